@@ -46,9 +46,9 @@ class LogIdentity(Struct, frozen=True):
     def generation_of(self, seq: int) -> int:
         """Which generation a sequence belongs to."""
         number = self.earlier[0].generation if self.earlier else self.generation
-        for each in self.earlier:
-            if each.first <= seq:
-                number = each.generation
+        for generation in self.earlier:
+            if generation.first <= seq:
+                number = generation.generation
         return self.generation if seq >= self.first else number
 
 

@@ -10,11 +10,11 @@ from functools import cache
 
 def attribute_docs(cls: type) -> dict[str, str]:
     """{field: the text below the field}, inherited fields first; fields without a text are absent."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("muster"):
-            found |= _own(base)
-    return found
+            attributes |= _own(base)
+    return attributes
 
 
 @cache
@@ -22,13 +22,13 @@ def _own(cls: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     definition = tree.body[0]
     assert isinstance(definition, ast.ClassDef)
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for node, below in zip(definition.body, definition.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = _text(below)
             if text:
-                found[node.target.id] = text
-    return found
+                attributes[node.target.id] = text
+    return attributes
 
 
 def _text(node: ast.stmt) -> str:

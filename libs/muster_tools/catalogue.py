@@ -154,18 +154,18 @@ def redelivery(tag: str) -> str:
 @cache
 def emitters() -> dict[str, list[str]]:
     """{event: services that emit the event}"""
-    found: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
+    services: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
     for package in (muster.bus, muster.core, muster.runtime):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             owner = next((EMITTERS[part] for part in EMITTERS if f"{info.name}.".startswith(f"{part}.")), None)
             if owner is not None:
                 for tag in _made_in(importlib.import_module(info.name)):
                     if (info.name, tag) != IN_MEMORY:
-                        found[tag][owner] = None
+                        services[tag][owner] = None
     for row in WATCHED.values():
         for kind in Watcher(row.shard).arms():
-            found[_tag(kind)]["watcher"] = None
-    return {tag: list(owners) for tag, owners in found.items()}
+            services[_tag(kind)]["watcher"] = None
+    return {tag: list(owners) for tag, owners in services.items()}
 
 
 def _made_in(module: ModuleType) -> Iterator[str]:
@@ -193,32 +193,32 @@ def _value_of(module: ModuleType, node: ast.expr) -> object:
 
 def folders() -> dict[str, list[str]]:
     """{event: services that fold the event}"""
-    found: dict[str, list[str]] = {tag: [] for tag in EVENT_TYPES}
+    readers: dict[str, list[str]] = {tag: [] for tag in EVENT_TYPES}
     arms = {kind for shard in WATCHED for kind in Watcher(shard).arms()}
     stages: list[tuple[str, set[type[Event]]]] = [("watcher", arms)]
     stages += [(name, set(make().arms())) for name, make in DECIDERS.items()]
     stages += [("actuator", set(Actuator().arms())), ("presenter", set(ReadModel().arms()))]
     for name, kinds in stages:
         for kind in kinds:
-            found[_tag(kind)].append(name)
-    return {tag: ["every stage"] if tag in SHARED else names for tag, names in found.items()}
+            readers[_tag(kind)].append(name)
+    return {tag: ["every stage"] if tag in SHARED else names for tag, names in readers.items()}
 
 
 def published() -> dict[str, list[str]]:
     """{event: public events made of the event}"""
-    found: dict[str, list[str]] = {}
+    made_from: dict[str, list[str]] = {}
     for case in ast.walk(_source(publication)):
         if not isinstance(case, ast.match_case):
             continue
         patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
         calls = [call for call in ast.walk(case) if isinstance(call, ast.Call)]
-        named = [_value_of(publication, each) for call in calls for each in (call.func, *call.args[:1])]
-        made = [each for each in named if isinstance(each, type) and issubclass(each, public.PublicEvent)]
+        named = [_value_of(publication, node) for call in calls for node in (call.func, *call.args[:1])]
+        made = [value for value in named if isinstance(value, type) and issubclass(value, public.PublicEvent)]
         for pattern in patterns:
             kind = _value_of(publication, pattern.cls) if isinstance(pattern, ast.MatchClass) else None
             if isinstance(kind, type) and made:
-                found.setdefault(_tag(kind), []).extend(str(each.__struct_config__.tag) for each in made)
-    return found
+                made_from.setdefault(_tag(kind), []).extend(str(kind_made.__struct_config__.tag) for kind_made in made)
+    return made_from
 
 
 def page() -> str:
@@ -239,10 +239,10 @@ def page() -> str:
                 f"| {', '.join(folded[tag]) or 'none'} | {public_name} |"
             )
         parts += ["", "Delivered a second time", ""]
-        said: dict[str, list[str]] = {}
+        texts_by_tag: dict[str, list[str]] = {}
         for tag in tags:
-            said.setdefault(redelivery(tag), []).append(f"`{tag}`")
-        parts += [f"- {', '.join(names)}: {text}." for text, names in said.items()]
+            texts_by_tag.setdefault(redelivery(tag), []).append(f"`{tag}`")
+        parts += [f"- {', '.join(names)}: {text}." for text, names in texts_by_tag.items()]
         parts.append("")
     return "\n".join(parts)
 

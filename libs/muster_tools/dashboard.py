@@ -66,9 +66,9 @@ def install(folder: Path, *, dev: bool = False) -> None:
 
 def _npm(folder: Path) -> list[str]:
     """The command of npm: of this machine, else of a wheel, which is installed below the folder."""
-    found = shutil.which("npm")
-    if found is not None:
-        return [found]
+    path = shutil.which("npm")
+    if path is not None:
+        return [path]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     wheel = folder / "wheel"
     subprocess.run(  # noqa: S603

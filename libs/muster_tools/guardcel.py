@@ -25,10 +25,10 @@ NEW, OLD = "variables.spec", "variables.oldSpec"
 def with_edits(text: str, kinds: Mapping[str, Kind]) -> str:
     """A manifest with the variables about edits as in the registry."""
 
-    def made(found: re.Match[str]) -> str:
-        runs = found["what"] == "what may be edited while it runs"
+    def made(match: re.Match[str]) -> str:
+        runs = match["what"] == "what may be edited while it runs"
         shapes = {name: row.edits if runs else row.ours for name, row in kinds.items()}
-        return found["head"] + _variables(kinds, shapes, found["indent"]) + found["end"]
+        return match["head"] + _variables(kinds, shapes, match["indent"]) + match["end"]
 
     return _BLOCK.sub(made, text)
 
@@ -38,8 +38,8 @@ def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: s
     for name, shape in shapes.items():
         within = [
             (other, field)
-            for other, each in shapes.items()
-            for field, edit in each.items()
+            for other, fields in shapes.items()
+            for field, edit in fields.items()
             if isinstance(edit, SpecOf) and edit.kind == name
         ]
         new, old = NEW, OLD
@@ -51,8 +51,8 @@ def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: s
     which = "".join(f"request.kind.kind == '{name}' ? variables.edited{name} : " for name in kinds)
     made["edited"] = f"{which}['spec']"
     # A part comes before the whole.
-    ordered = sorted(made.items(), key=lambda each: not any(f"edited{name}" == each[0] for name in _inner(shapes)))
-    ordered.sort(key=lambda each: "pecOf" not in each[0])
+    ordered = sorted(made.items(), key=lambda item: not any(f"edited{name}" == item[0] for name in _inner(shapes)))
+    ordered.sort(key=lambda item: "pecOf" not in item[0])
     return "".join(_variable(name, text, indent) for name, text in ordered)
 
 
@@ -84,11 +84,11 @@ def _with_suspension(edits: Shape, row: Kind) -> Shape:
 
 
 def _merged(one: Shape, other: Shape) -> Shape:
-    found = dict(one)
+    fields = dict(one)
     for key, edit in other.items():
-        was = found.get(key)
-        found[key] = _merged(was, edit) if isinstance(was, Mapping) and isinstance(edit, Mapping) else edit
-    return found
+        was = fields.get(key)
+        fields[key] = _merged(was, edit) if isinstance(was, Mapping) and isinstance(edit, Mapping) else edit
+    return fields
 
 
 def edited(shape: Shape, new: str = NEW, old: str = OLD) -> str:
@@ -141,14 +141,14 @@ def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
     return f"({falls})"
 
 
-def _each(new: str, old: str, each: Each, depth: int) -> str:
+def _each(new: str, old: str, shape: Each, depth: int) -> str:
     """CEL: items compared by name, with every name unique: a double could be taken for its smaller twin."""
     now, was, twin = f"new{depth}", f"old{depth}", f"twin{depth}"
-    same = _within(now, was, each.shape, depth + 1)
+    same = _within(now, was, shape.shape, depth + 1)
     return (
         f"({new} == {old} || size({new}) == size({old}) && {new}.all({now}, "
-        f"{new}.exists_one({twin}, {twin}.{each.key} == {now}.{each.key}) && "
-        f"{old}.exists({was}, {was}.{each.key} == {now}.{each.key} && {same})))"
+        f"{new}.exists_one({twin}, {twin}.{shape.key} == {now}.{shape.key}) && "
+        f"{old}.exists({was}, {was}.{shape.key} == {now}.{shape.key} && {same})))"
     )
 
 

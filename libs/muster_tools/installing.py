@@ -55,7 +55,7 @@ LABEL = {"app.kubernetes.io/part-of": "muster"}
 
 def objects(*, small: bool) -> list[Object]:
     """Every object of one form, in the order of application."""
-    return granted() + [found for part in parts(small=small).values() for found in part]
+    return granted() + [document for part in parts(small=small).values() for document in part]
 
 
 def granted() -> list[Object]:
@@ -104,7 +104,7 @@ def _services(pods: Mapping[str, Sequence[str]], *, small: bool) -> Iterator[Obj
         services = _within(processes)
         if len(services) > 1:
             yield from _account(name, "muster-small" if small else name, services)
-        containers = [_container(each, PORT + index) for index, each in enumerate(processes, 1 if small else 0)]
+        containers = [_container(process, PORT + index) for index, process in enumerate(processes, 1 if small else 0)]
         pod = _pod(name, containers, [*processes], token=not {*SPEAKS_TO_KUBERNETES}.isdisjoint(services))
         # The volume of the archive is one process's at a time; nothing waits for the keeper.
         yield _deployment(name, 1 if KEEPER in services else 2, pod)
@@ -170,8 +170,7 @@ def _deployment(name: str, replicas: int, pod: Object) -> Object:
 
 def _pod(account: str, containers: list[Object], keys: list[str], *, token: bool) -> Object:
     volumes: list[Object] = [
-        {"name": f"key-{dashed(each)}", "secret": {"secretName": secret_of(each), "defaultMode": 0o440}}
-        for each in keys
+        {"name": f"key-{dashed(key)}", "secret": {"secretName": secret_of(key), "defaultMode": 0o440}} for key in keys
     ]
     volumes += [_authority(), {"name": "tmp", "emptyDir": {}}]
     if KEEPER in keys:
@@ -233,7 +232,10 @@ def _container(process: str, port: int) -> Object:
         "image": IMAGE,
         "command": COMMANDS[process],
         "env": _environment(process, port),
-        "ports": [{"containerPort": each} for each in (port, *([GATEWAY_PORT] if GATEWAY in members(process) else []))],
+        "ports": [
+            {"containerPort": port_number}
+            for port_number in (port, *([GATEWAY_PORT] if GATEWAY in members(process) else []))
+        ],
         "startupProbe": probe("/startupz", periodSeconds=2, failureThreshold=300),
         "readinessProbe": probe("/readyz", periodSeconds=5, timeoutSeconds=3),
         "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5),
@@ -380,7 +382,7 @@ def _network(pods: Mapping[str, Sequence[str]]) -> Iterator[Object]:
     }
     yield _rule("muster-nats", _names("nats"), servers)
     # The API server has no pods to select; its usual ports.
-    for name in dict.fromkeys(each for service in SPEAKS_TO_KUBERNETES for each in _pods_with(service, pods)):
+    for name in dict.fromkeys(pod for service in SPEAKS_TO_KUBERNETES for pod in _pods_with(service, pods)):
         api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
         yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
     served = {"namespaceSelector": {"matchLabels": {"muster.dev/gateway": "true"}}}
@@ -398,6 +400,6 @@ def _tcp(port: int, last: int = 0) -> list[Object]:
 
 def _rule(name: str, pods: Object, rules: Object) -> Object:
     types = [kind.capitalize() for kind in ("ingress", "egress") if kind in rules]
-    said = {kind: each for kind, each in rules.items() if each}
-    spec = {"podSelector": {"matchLabels": pods} if pods else {}, "policyTypes": types, **said}
+    sides = {kind: side for kind, side in rules.items() if side}
+    spec = {"podSelector": {"matchLabels": pods} if pods else {}, "policyTypes": types, **sides}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": _meta(name), "spec": spec}

@@ -46,9 +46,9 @@ def relisted(text: str, kinds: Kinds = KINDS) -> str:
             f"{unknown[0]} is suspended by {_field(kinds[unknown[0]])}: deploy/policies has no rule for that"
         )
 
-    def rules(found: re.Match[str]) -> str:
-        lines = _rules(found["verbs"], SELECTIONS[found["selection"]](kinds))
-        return found["head"] + "".join(f"{found['indent']}{line}\n" for line in lines) + found["end"]
+    def rules(match: re.Match[str]) -> str:
+        lines = _rules(match["verbs"], SELECTIONS[match["selection"]](kinds))
+        return match["head"] + "".join(f"{match['indent']}{line}\n" for line in lines) + match["end"]
 
     text = with_edits(_RULES.sub(rules, text), kinds)
     for pattern, items in _lists(kinds).items():
@@ -150,10 +150,10 @@ def _with_list(text: str, pattern: re.Pattern[str], items: list[str]) -> str:
     long.
     """
 
-    def made(found: re.Match[str]) -> str:
-        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+    def made(match: re.Match[str]) -> str:
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         quoted = ", ".join(f"'{item}'" for item in items)
-        rest = text[found.end() : text.find("\n", found.end())]
+        rest = text[match.end() : text.find("\n", match.end())]
         if len(line) + len(quoted) + len(rest) + 2 <= WIDTH:
             return f"[{quoted}]"
         indent = " " * (len(line) - len(line.lstrip()) + 2)

@@ -45,7 +45,7 @@ def metrics_page() -> str:
         "",
         "| Question | Query | An answer |",
         "| --- | --- | --- |",
-        *(f"| {each.text} | `{each.query}` | `{each.answer}` |" for each in QUESTIONS),
+        *(f"| {question.text} | `{question.query}` | `{question.answer}` |" for question in QUESTIONS),
         "",
         "Alerts and what to do about each: [alerts](../howto/alerts.md). Rules and dashboards: `deploy/monitoring`.",
         "",
@@ -86,7 +86,7 @@ def runbook() -> str:
 
 def rules() -> str:
     """The file of rules."""
-    body = {"groups": [{"name": "muster", "rules": [_rule(each) for each in ALERTS]}]}
+    body = {"groups": [{"name": "muster", "rules": [_rule(alert) for alert in ALERTS]}]}
     text = yaml.safe_dump(body, sort_keys=False, width=120)
     return f"# Written by `python -m muster_tools.monitoring`.\n{text}"
 

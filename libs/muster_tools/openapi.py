@@ -58,8 +58,8 @@ def _bodies() -> list[type[msgspec.Struct]]:
 
 def _all(types: list[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
     there = (vars(shapes) | vars(supposed) | vars(tales)).values()
-    found = [each for each in there if isinstance(each, type) and issubclass(each, msgspec.Struct)]
-    return [*found, *types]
+    structs = [value for value in there if isinstance(value, type) and issubclass(value, msgspec.Struct)]
+    return [*structs, *types]
 
 
 def _describe(schema: dict[str, Any], cls: type) -> None:

@@ -95,7 +95,7 @@ def command_page() -> str:
     for page in COMMANDS:
         group = page.name.partition(" ")[0]
         heading = "###" if group in GROUPS else "##"
-        if group in GROUPS and page is next(each for each in COMMANDS if each.name.startswith(f"{group} ")):
+        if group in GROUPS and page is next(command for command in COMMANDS if command.name.startswith(f"{group} ")):
             parts += ["", f"## muster {group}", "", _block(overview(group, MAX_WIDTH))]
         parts += ["", f"{heading} muster {page.name}", "", _block(help_of(page.name))]
     return "\n".join(parts) + "\n"
@@ -141,8 +141,8 @@ def configuration_page() -> str:
     """Every setting of a service."""
     told = attribute_docs(Config)
     rows = [
-        f"| `{PREFIX}{each.name.upper()}` | {_shown(each.default)} | {_takes(each.type)} | {told.get(each.name, '')} |"
-        for each in msgspec.structs.fields(Config)
+        f"| `{PREFIX}{item.name.upper()}` | {_shown(item.default)} | {_takes(item.type)} | {told.get(item.name, '')} |"
+        for item in msgspec.structs.fields(Config)
     ]
     return "\n".join(
         [

@@ -104,11 +104,11 @@ EXAMPLES: dict[str, Any] = {
 
 def schema_of(cls: type[PublicEvent]) -> Schema:
     """The JSON Schema of one public event. Unknown fields are allowed: later versions add some."""
-    (found,), components = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
-    name = str(found["$ref"]).rpartition("/")[2]
+    (ref,), components = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
+    name = str(ref["$ref"]).rpartition("/")[2]
     own = components.pop(name)
     _describe(own, cls)
-    structs = {each.__name__: each for each in _nested(cls)}
+    structs = {struct.__name__: struct for struct in _nested(cls)}
     for other, schema in components.items():
         _describe(schema, structs[other])
     own.pop("title", None)
@@ -140,13 +140,13 @@ def schemas() -> dict[str, Schema]:
 
 def breaking(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> list[str]:
     """The changes that break a reader of the old schemas."""
-    found: list[str] = []
+    lines: list[str] = []
     for tag, schema in old.items():
         if tag in new:
-            found += _changes(tag, schema, new[tag], schema, new[tag])
+            lines += _changes(tag, schema, new[tag], schema, new[tag])
         else:
-            found.append(f"{tag} is gone")
-    return found
+            lines.append(f"{tag} is gone")
+    return lines
 
 
 def _changes(where: str, old: Schema, new: Schema, old_root: Schema, new_root: Schema) -> Iterator[str]:
@@ -180,11 +180,11 @@ def sample_of(tag: str) -> bytes:
     """One message as published, with every field."""
     cls = PUBLIC_TYPES[tag]
     values: dict[str, Any] = {}
-    for each in msgspec.structs.fields(cls):
-        name = f"{tag}.{each.name}" if f"{tag}.{each.name}" in EXAMPLES else each.name
+    for field in msgspec.structs.fields(cls):
+        name = f"{tag}.{field.name}" if f"{tag}.{field.name}" in EXAMPLES else field.name
         if name not in EXAMPLES:
-            raise LookupError(f"{tag}.{each.name} has no example; add one to muster_tools/schemas.py")
-        values[each.name] = EXAMPLES[name]
+            raise LookupError(f"{tag}.{field.name} has no example; add one to muster_tools/schemas.py")
+        values[field.name] = EXAMPLES[name]
     return encode(msgspec.convert({"type": tag, **values}, cls))
 
 
@@ -263,7 +263,7 @@ def asyncapi() -> str:
 
 
 def _headers() -> Schema:
-    said = {
+    descriptions = {
         "ce-specversion": "Version of CloudEvents.",
         "ce-id": "CELL-GENERATION-SEQUENCE-INDEX: unique for ever, the same in every repetition.",
         "ce-source": "/muster/CELL",
@@ -274,18 +274,18 @@ def _headers() -> Schema:
         "ce-dataschema": "The $id of the schema of the body.",
         "traceparent": "W3C trace context of the workload; absent when traces are off.",
     }
-    properties: Schema = {name: {"type": "string", "description": text} for name, text in said.items()}
+    properties: Schema = {name: {"type": "string", "description": text} for name, text in descriptions.items()}
     properties["ce-specversion"]["const"] = "1.0"
-    required = [name for name in said if name not in ("traceparent", "ce-dataschema")]
+    required = [name for name in descriptions if name not in ("traceparent", "ce-dataschema")]
     return {"type": "object", "required": required, "properties": properties}
 
 
 def files(folder: Path) -> dict[Path, str]:
     """Every desired file; of samples only the missing ones."""
-    found = {folder / VERSION / f"{tag}.schema.json": _json(schema) for tag, schema in schemas().items()}
-    found[folder / "asyncapi.yaml"] = asyncapi()
-    found |= dict(_samples(folder))
-    return found
+    texts = {folder / VERSION / f"{tag}.schema.json": _json(schema) for tag, schema in schemas().items()}
+    texts[folder / "asyncapi.yaml"] = asyncapi()
+    texts |= dict(_samples(folder))
+    return texts
 
 
 def _json(value: object) -> str:

@@ -65,15 +65,15 @@ PATTERN = {name: _IMAGE if "mage" in name else _SIZE for name in CHOICES}
 
 def written() -> dict[str, str]:
     """{file below the repository: text} of every file made here."""
-    found = {
+    files = {
         f"{RIGHTS}/{KUSTOMIZATION}": _kustomization(rights()),
         f"{RIGHTS}/{WITHOUT_RIGHTS}": rendered([*accounts()]),
     }
     for small, folder in BASES.items():
         base = parts(small=small)
-        found |= {f"{folder}/{name}": rendered(made) for name, made in base.items()}
-        found[f"{folder}/{KUSTOMIZATION}"] = _kustomization(["../rbac", *base])
-    return found | shipped({})
+        files |= {f"{folder}/{name}": rendered(made) for name, made in base.items()}
+        files[f"{folder}/{KUSTOMIZATION}"] = _kustomization(["../rbac", *base])
+    return files | shipped({})
 
 
 def shipped(chosen: Mapping[str, str]) -> dict[str, str]:
@@ -95,9 +95,9 @@ def _kustomization(resources: list[str]) -> str:
 def _replaced(value: Any, by: Callable[[str], str]) -> Any:
     """An object with other texts in the place of the choices."""
     if isinstance(value, dict):
-        return {key: _replaced(each, by) for key, each in value.items()}
+        return {key: _replaced(part, by) for key, part in value.items()}
     if isinstance(value, list):
-        return [_replaced(each, by) for each in value]
+        return [_replaced(part, by) for part in value]
     return next((by(name) for name, (default, _) in CHOICES.items() if default == value), value)
 
 
@@ -120,8 +120,8 @@ def _chart(values: Mapping[str, str]) -> dict[str, str]:
         **{name: text for name, (_, text) in CHOICES.items()},
         CONTROLLERS: ACCOUNTS,
     }
-    said: Object = {"form": PRODUCTION, "layout": SEPARATE, **values, CONTROLLERS: _controllers(granted())["data"]}
-    lines = [f"# {texts[name]}\n{yaml.safe_dump({name: each}, width=120)}" for name, each in said.items()]
+    settings: Object = {"form": PRODUCTION, "layout": SEPARATE, **values, CONTROLLERS: _controllers(granted())["data"]}
+    lines = [f"# {texts[name]}\n{yaml.safe_dump({name: value}, width=120)}" for name, value in settings.items()]
     made = {
         "Chart.yaml": HEAD + yaml.safe_dump(about, sort_keys=False),
         "values.yaml": HEAD + "\n".join(lines),
@@ -129,19 +129,19 @@ def _chart(values: Mapping[str, str]) -> dict[str, str]:
         "templates/rights.yaml": _template(granted()),
     }
     in_production = f'eq .Values.form "{PRODUCTION}"'
-    nats, small = parts(small=False)[NATS_FILE], [each for part in parts(small=True).values() for each in part]
+    nats, small = parts(small=False)[NATS_FILE], [document for part in parts(small=True).values() for document in part]
     made |= {"templates/small.yaml": _only(f'eq .Values.form "{SMALL}"', small)}
     made |= {"templates/production.yaml": _only(in_production, nats)}
     for layout in LAYOUTS:
-        found = parts(small=False, layout=layout)
-        own = [each for name, part in found.items() if name != NATS_FILE for each in part]
+        by_file = parts(small=False, layout=layout)
+        own = [document for name, part in by_file.items() if name != NATS_FILE for document in part]
         made[f"templates/{layout}.yaml"] = _only(f'and ({in_production}) (eq .Values.layout "{layout}")', own)
     return made
 
 
 def _controllers(made: list[Object]) -> Object:
-    [found] = [each for each in made if each["metadata"]["name"] == "muster-controllers"]
-    return found
+    [chosen_part] = [part for part in made if part["metadata"]["name"] == "muster-controllers"]
+    return chosen_part
 
 
 def _only(condition: str, made: list[Object]) -> str:
@@ -150,9 +150,9 @@ def _only(condition: str, made: list[Object]) -> str:
 
 def _template(made: list[Object]) -> str:
     made = _replaced(made, lambda name: f"{{{{ .Values.{name} }}}}")
-    for each in made:
-        if each["metadata"]["name"] == "muster-controllers":
-            each["data"] = CONTROLLERS
+    for part in made:
+        if part["metadata"]["name"] == "muster-controllers":
+            part["data"] = CONTROLLERS
     return rendered(made).replace(f"data: {CONTROLLERS}", f"data: {{{{ toJson .Values.{CONTROLLERS} }}}}")
 
 
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, help="write install files and chart alone, below this folder")
     parser.add_argument("chosen", nargs="*", metavar="NAME=VALUE", help=", ".join(CHOICES))
     options = parser.parse_args()
-    chosen = dict(each.split("=", 1) for each in options.chosen)
+    chosen = dict(option.split("=", 1) for option in options.chosen)
     for name, value in chosen.items():
         if name not in CHOICES or not re.fullmatch(PATTERN[name], value):
             wanted = f"text that matches {PATTERN[name]}" if name in CHOICES else f"one of {', '.join(CHOICES)}"

@@ -72,7 +72,7 @@ class BridgeLeader(Leader[BridgeState]):
             try:
                 while True:
                     chosen = heads(self.state) if self.leading() else []
-                    known = {uid: said.demand for uid, said in self.state.heard.items()}
+                    known = {uid: heard.demand for uid, heard in self.state.heard.items()}
                     await fleet.follow({ref.uid: self._head(ref, attempt) for ref, attempt in chosen}, known)
                     for ref, _ in chosen:
                         reader = fleet.reader(ref.uid)

@@ -26,8 +26,8 @@ class Tokens:
         """The token of the head of a RayCluster; empty where there is none."""
         if self._folder is None:
             return ""
-        found = self._read(f"{cluster.namespace}.{cluster.name}") or self._read("default")
-        return found.decode("ascii", "replace").strip()
+        token = self._read(f"{cluster.namespace}.{cluster.name}") or self._read("default")
+        return token.decode("ascii", "replace").strip()
 
     def certificates(self, cluster: Ref) -> Certificates | None:
         """What a head that speaks TLS is shown; None where any of it is missing."""

@@ -66,7 +66,7 @@ def _instance_text(instance: instances.Instance) -> str:
 def _instance(place: LogPlace | None, *, simulated_only: bool) -> instances.Instance | None:
     if place is not None:
         return place.instance
-    return next((each for each in instances.running() if each.simulated or not simulated_only), None)
+    return next((instance for instance in instances.running() if instance.simulated or not simulated_only), None)
 
 
 def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:
@@ -75,10 +75,10 @@ def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:
 
 async def check_pair(reading: LogReading, api: Api) -> None:
     """Raises CliError when a log is about another cluster than the connection."""
-    said = await mismatch(reading, api)
-    if said:
+    wrong = await mismatch(reading, api)
+    if wrong:
         raise CliError(
-            f"{said}; nothing was changed. Name the cluster of this log with --context or --kubeconfig, or the log of "
+            f"{wrong}; nothing was changed. Name the cluster of this log with --context or --kubeconfig, or the log of "
             "that cluster with --url"
         )
 

@@ -69,22 +69,22 @@ def attempts(namespace: str, leaf: str, there: Mapping[str, Obj]) -> Iterator[At
     yield Attempt("take the guard off the namespace", "PATCH", api.NAMESPACES.path(name=namespace), label)
     trusted = {"data": {f"{JOBS.plural}.{JOBS.group}": "system:anonymous"}}
     yield Attempt("name controllers", "PATCH", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS), trusted)
-    for kind, found in there.items():
-        yield from _on(kind, found)
+    for kind, objects in there.items():
+        yield from _on(kind, objects)
 
 
-def _on(kind: str, found: Obj) -> Iterator[Attempt]:
+def _on(kind: str, body: Obj) -> Iterator[Attempt]:
     """Attempts on an existing job: start a waiting job, enlarge a running job, declare a job finished."""
     resource, row = KINDS[kind].resource, KINDS[kind]
-    meta = found["metadata"]
+    meta = body["metadata"]
     path, it = resource.path(meta["namespace"], meta["name"]), f"{kind} {meta['name']}"
-    if _at(found, row.suspend_path):
+    if _at(body, row.suspend_path):
         start: Any = False
         for key in reversed(row.suspend_path[1:].split("/")):
             start = {key: start}
         yield Attempt(f"start {it}", "PATCH", path, start, row.suspend_path)
     else:
-        spec = copy.deepcopy(found["spec"])
+        spec = copy.deepcopy(body["spec"])
         if _enlarged(spec):
             yield Attempt(f"enlarge {it}, which runs", "PATCH", path, {"spec": spec})
     granted = {"metadata": {"annotations": {"muster.dev/granted": f"{NAME}=99"}}}
@@ -110,16 +110,16 @@ def _enlarged(value: Any) -> int:
         return sum(map(_enlarged, value))
     if not isinstance(value, dict):
         return 0
-    found = [each for each in value.get("containers") or () if isinstance(each, dict)]
-    for each in found:
-        each["resources"] = BIG
-    return len(found) + sum(map(_enlarged, value.values()))
+    containers = [container for container in value.get("containers") or () if isinstance(container, dict)]
+    for container in containers:
+        container["resources"] = BIG
+    return len(containers) + sum(map(_enlarged, value.values()))
 
 
-def _at(found: Any, pointer: str) -> Any:
+def _at(value: Any, pointer: str) -> Any:
     for key in pointer[1:].split("/"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, str]:
@@ -134,10 +134,10 @@ async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, st
         body=msgspec.json.encode(attempt.body),
         content_type=MERGE if attempt.method == "PATCH" else "application/json",
     )
-    said = msgspec.json.decode(answer.body)
+    review = msgspec.json.decode(answer.body)
     if answer.ok:
-        return ("guarded", "it is made suspended") if attempt.rests and _at(said, attempt.rests) else ("passed", "")
-    message = str(said.get("message", ""))
+        return ("guarded", "it is made suspended") if attempt.rests and _at(review, attempt.rests) else ("passed", "")
+    message = str(review.get("message", ""))
     if "cannot impersonate" in message:
         raise ApiStatusError(answer.status, message, None)
     if answer.status == 403:
@@ -152,19 +152,19 @@ async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, us
     there: dict[str, Obj] = {}
     for kind, row in KINDS.items():
         answer = await transport.request("GET", row.resource.path(namespace), query={"limit": "1"})
-        for each in (msgspec.json.decode(answer.body).get("items") or []) if answer.ok else []:
-            there[kind] = each
+        for item in (msgspec.json.decode(answer.body).get("items") or []) if answer.ok else []:
+            there[kind] = item
     counts: dict[Verdict, int] = {"guarded": 0, "no_right": 0, "passed": 0, "untried": 0}
     findings = []
     for attempt in attempts(namespace, leaf, there):
-        verdict, said = await judged(transport, attempt)
+        verdict, words = await judged(transport, attempt)
         counts[verdict] += 1
         if verdict == "passed":
-            what = f"{user} may {attempt.what} in namespace {namespace}"
-            findings.append(Finding("bad", "attack", what, f"{APPLY}; `muster doctor` names subjects that may admit"))
+            detail = f"{user} may {attempt.what} in namespace {namespace}"
+            findings.append(Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names subjects that may admit"))
         elif verdict == "untried":
-            findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {said[:200]}"))
+            findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {words[:200]}"))
     tried = counts["guarded"] + counts["no_right"] + counts["passed"]
-    what = f"{counted(tried, 'attempt')} of {user} in namespace {namespace}: {counts['guarded']} refused by the guard"
-    what += f", {counts['no_right']} for want of a right, {counts['passed']} let through"
-    return [Finding("note" if counts["passed"] else "ok", "attack", what), *findings]
+    detail = f"{counted(tried, 'attempt')} of {user} in namespace {namespace}: {counts['guarded']} refused by the guard"
+    detail += f", {counts['no_right']} for want of a right, {counts['passed']} let through"
+    return [Finding("note" if counts["passed"] else "ok", "attack", detail), *findings]

@@ -20,6 +20,6 @@ class BrokenRule(Struct, frozen=True):
         return f"{self.path}: {self.detail}" if self.path else self.detail
 
 
-def in_words(found: FieldProblem, show: problems.Show = format_quantity) -> BrokenRule:
+def in_words(problem: FieldProblem, show: problems.Show = format_quantity) -> BrokenRule:
     """What the core finds, in words. ``show``: (amount, resource) as a text."""
-    return BrokenRule(found.path, found.rule, problems.say(found, show))
+    return BrokenRule(problem.path, problem.rule, problems.say(problem, show))

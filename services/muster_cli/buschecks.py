@@ -36,8 +36,8 @@ FULL_PERCENT = 95
 async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
     """All findings; one note without a ``place``."""
     if place is None:
-        what = "not examined: no NATS is named and no `muster up` runs"
-        return [Finding("note", "NATS", what, "name one with --url nats://HOST:PORT")]
+        detail = "not examined: no NATS is named and no `muster up` runs"
+        return [Finding("note", "NATS", detail, "name one with --url nats://HOST:PORT")]
     servers = await server_findings(place)
     if not servers.able:
         return servers.findings
@@ -51,11 +51,11 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
 
 async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
     """The findings about the streams of a cell. A denied right is the only finding: later requests get no answer."""
-    found = await _examined(place, js, clock, servers)
+    findings = await _examined(place, js, clock, servers)
     if isinstance(js.connection.failure, ForbiddenError):
         fix = "sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli"
         return [Finding("bad", "rights", str(js.connection.failure), fix)]
-    return found
+    return findings
 
 
 async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
@@ -85,8 +85,8 @@ def _unanswered(servers: Sequence[Finding]) -> list[Finding]:
     """JetStream does not answer, and none of its servers says why."""
     if must_fix(servers):
         return []
-    what = f"JetStream has not answered for {ANSWER_LIMIT_S:g} s: a stream of it has no leader, or its disk is full"
-    return [Finding("bad", "streams", what, "kubectl -n muster-system logs statefulset/nats")]
+    detail = f"JetStream has not answered for {ANSWER_LIMIT_S:g} s: a stream of it has no leader, or its disk is full"
+    return [Finding("bad", "streams", detail, "kubectl -n muster-system logs statefulset/nats")]
 
 
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
@@ -106,7 +106,7 @@ async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
 async def _reclaim(reading: LogReading) -> list[Finding]:
     """The trees in which reclaim is off."""
     try:
-        return [Finding("note", "reclaim", *each.said) for each in await reclaim_offs(reading)]
+        return [Finding("note", "reclaim", *off.said) for off in await reclaim_offs(reading)]
     except (BusError, CliError, *UNREADABLE_LOG) as err:
         return [Finding("note", "reclaim", f"not examined: {err}")]
 

@@ -94,8 +94,8 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
             continue
         fix = f"apply the definition of {resource} from deploy/crds"
         needed = acting or resource in NEEDED_TO_WATCH
-        what = f"is not served as {resource.api_version}"
-        findings.append(Finding("bad" if needed else "note", f"definition {resource.kind}", what, fix))
+        detail = f"is not served as {resource.api_version}"
+        findings.append(Finding("bad" if needed else "note", f"definition {resource.kind}", detail, fix))
     if not findings:
         findings.append(Finding("ok", "definitions", ", ".join(resource.kind for resource in wanted)))
     return findings
@@ -104,15 +104,15 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
 async def _kinds(transport: ApiTransport, kinds: Collection[str]) -> tuple[list[str], list[Finding]]:
     """The enabled kinds that the cluster has, and the findings about missing kinds, which are skipped."""
     there = await asyncio.gather(*(served(transport, KINDS[kind].resource) for kind in kinds))
-    found = [kind for kind, exists in zip(kinds, there, strict=True) if exists]
-    missing = [KINDS[kind].resource for kind in kinds if kind not in found]
-    findings = [Finding("ok" if found else "bad", "kinds", f"{', '.join(found) or 'none'} can be queued")]
+    existing = [kind for kind, exists in zip(kinds, there, strict=True) if exists]
+    missing = [KINDS[kind].resource for kind in kinds if kind not in existing]
+    findings = [Finding("ok" if existing else "bad", "kinds", f"{', '.join(existing) or 'none'} can be queued")]
     for group in dict.fromkeys(resource.group for resource in missing):
         names = [resource for resource in missing if resource.group == group]
-        what = f"not served as {', '.join(sorted({each.api_version for each in names}))}: skipped"
+        detail = f"not served as {', '.join(sorted({kind.api_version for kind in names}))}: skipped"
         fix = f"install {INSTALLED_BY.get(group, group)}, or leave them out of MUSTER_KINDS"
-        findings.append(Finding("note", f"kinds {', '.join(each.kind for each in names)}", what, fix))
-    return found, findings
+        findings.append(Finding("note", f"kinds {', '.join(kind.kind for kind in names)}", detail, fix))
+    return existing, findings
 
 
 async def _permissions(transport: ApiTransport, *, acting: bool, kinds: Collection[str]) -> list[Finding]:

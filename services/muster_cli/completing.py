@@ -64,8 +64,8 @@ def _options(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for argument in app.assemble_argument_collection():
         choices = tuple(argument.get_choices() or ())
         positional = argument.field_info.is_positional_only
-        for each in ("",) if positional else argument.names:
-            yield each, choices
+        for option in ("",) if positional else argument.names:
+            yield option, choices
 
 
 def _values(option: str, choices: Sequence[str]) -> list[str]:

@@ -17,20 +17,20 @@ RECENT_MS = 600_000
 
 def end_findings(state: CellState, ended: Mapping[str, ProcessEnd], now: int) -> list[Finding]:
     """The ends of processes whose work no process does now; ``now``: ms since the epoch."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for user, ending in sorted(ended.items()):
         if _missed(state, user, now - ending.at):
             service = members(user)[0].replace("_", "-")
-            what = f"ended {span(max(0, now - ending.at))} ago: {ending.why}"
-            found.append(
+            detail = f"ended {span(max(0, now - ending.at))} ago: {ending.why}"
+            findings.append(
                 Finding(
-                    "bad", user.replace("_", "-"), what, f"kubectl -n muster-system logs deploy/muster-{service} -p"
+                    "bad", user.replace("_", "-"), detail, f"kubectl -n muster-system logs deploy/muster-{service} -p"
                 )
             )
-    return found
+    return findings
 
 
 def _missed(state: CellState, user: str, age_ms: int) -> bool:
     """Whether no process does what a process of the user did."""
-    leases = {each.lease for each in openings(user).values() if each.lease}
+    leases = {opening.lease for opening in openings(user).values() if opening.lease}
     return any(not lead.process for lead in state.leads if lead.stage in leases) if leases else age_ms < RECENT_MS

@@ -113,15 +113,15 @@ class EventFilter:
                 for candidate in event.candidates:
                     self._queues[candidate.ref.uid] = candidate.queue
                 return [candidate.ref.uid for candidate in event.candidates]
-        found = getattr(event, "ref", None)
-        if not isinstance(found, Ref):
+        ref = getattr(event, "ref", None)
+        if not isinstance(ref, Ref):
             return []
-        if found.kind.endswith("Job"):
-            self._keys.setdefault(found.uid, found)
+        if ref.kind.endswith("Job"):
+            self._keys.setdefault(ref.uid, ref)
         queue = getattr(event, "queue", "")
         if queue:
-            self._queues[found.uid] = queue
-        return [found.uid]
+            self._queues[ref.uid] = queue
+        return [ref.uid]
 
     def _observed(self, ref: Ref) -> str:
         """Note a job; a refused job names no queue: the queue of its namespace counts."""
@@ -138,6 +138,6 @@ class EventFilter:
 
 def _similar(wanted: str, known: set[str]) -> str:
     """A hint; a bare name is compared with bare names, so that a long namespace hides nothing."""
-    shown = {each if "/" in wanted else each.rpartition("/")[2]: each for each in sorted(known)}
-    close = [shown[each] for each in get_close_matches(wanted, list(shown), n=3, cutoff=0.5)]
+    shown = {key if "/" in wanted else key.rpartition("/")[2]: key for key in sorted(known)}
+    close = [shown[match] for match in get_close_matches(wanted, list(shown), n=3, cutoff=0.5)]
     return f"; did you mean {' or '.join(close)}?" if close else ""

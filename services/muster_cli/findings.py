@@ -31,6 +31,7 @@ def record(findings: Sequence[Finding], *, examined: bool = True) -> dict[str, A
         "examined": examined,
         "healthy": examined and not must_fix(findings),
         "findings": [
-            {"grade": each.grade, "title": each.title, "detail": each.detail, "fix": each.fix} for each in findings
+            {"grade": finding.grade, "title": finding.title, "detail": finding.detail, "fix": finding.fix}
+            for finding in findings
         ],
     }

@@ -53,9 +53,9 @@ async def read_at(source: Source | None, out: Output, at: str) -> Read:
 async def read_feed_at(feed: Feed, at: str) -> Read:
     """The same of an open source."""
     end = mark(at, "--at")
-    found = await read_feed(feed, end)
-    reached(end if end is not None and end.seq else None, "--at", found.state.seq, found.state.now)
-    return found
+    reading = await read_feed(feed, end)
+    reached(end if end is not None and end.seq else None, "--at", reading.state.seq, reading.state.now)
+    return reading
 
 
 async def read_feed(feed: Feed, end: Bookmark | None) -> Read:
@@ -95,9 +95,9 @@ async def present_state(reading: LogReading, stage: Stage[S]) -> S:
 
 def _based(base: Sequence[Snapshot], model: ReadModel) -> ReadState:
     """The initial state of a log without its first generations; else the state before the first commit."""
-    for each in base:
-        if each.stage == model.name and each.schema == state_schema(ReadState):
-            return decode_state(each.body, ReadState)
+    for snapshot in base:
+        if snapshot.stage == model.name and snapshot.schema == state_schema(ReadState):
+            return decode_state(snapshot.body, ReadState)
     return model.initial()
 
 

@@ -88,7 +88,7 @@ class Gateway:
 
     async def _refused(self, answer: ApiResponse, namespace: str) -> CliError:
         try:
-            said = msgspec.json.decode(answer.body, type=shapes.Problem).error
+            error = msgspec.json.decode(answer.body, type=shapes.Problem).error
         except msgspec.DecodeError:
             return await self._differs(f"it answered HTTP {answer.status} without a reason")
         origin = self._transport.target.origin
@@ -101,28 +101,28 @@ class Gateway:
                     FORBIDDEN,
                 )
             case 401:
-                return CliError(f"the gateway {self._url} refuses the token of {origin}: {said}", FORBIDDEN)
+                return CliError(f"the gateway {self._url} refuses the token of {origin}: {error}", FORBIDDEN)
             case 403:
                 return CliError(
-                    f"you may not see namespace {namespace}: {said}; `kubectl auth can-i list pods -n {namespace}` "
+                    f"you may not see namespace {namespace}: {error}; `kubectl auth can-i list pods -n {namespace}` "
                     "checks it, and an administrator of the namespace grants it",
                     FORBIDDEN,
                 )
-            case 404 if said.startswith("there is no such page"):
+            case 404 if error.startswith("there is no such page"):
                 return await self._differs("it does not know this question")
             case 404:
-                return MissingThereError(said)
+                return MissingThereError(error)
             case 400:
-                return CliError(f"the gateway {self._url} does not take the question: {said}", USAGE)
-        return CliError(f"the gateway {self._url} cannot answer (HTTP {answer.status}): {said}")
+                return CliError(f"the gateway {self._url} does not take the question: {error}", USAGE)
+        return CliError(f"the gateway {self._url} cannot answer (HTTP {answer.status}): {error}")
 
-    async def _differs(self, what: str) -> CliError:
+    async def _differs(self, difference: str) -> CliError:
         """Why an answer is none: another version, or something else that is served there."""
         version = ""
         with contextlib.suppress(CliError, msgspec.DecodeError):
-            found = await self._send("GET", "/api/v1/viewer", {}, None)
-            version = msgspec.json.decode(found.body, type=_OfVersion).version if found.ok else ""
-        text = f"cannot use the gateway {self._url}: {what}"
+            viewer = await self._send("GET", "/api/v1/viewer", {}, None)
+            version = msgspec.json.decode(viewer.body, type=_OfVersion).version if viewer.ok else ""
+        text = f"cannot use the gateway {self._url}: {difference}"
         if not version:
             return CliError(f"{text}; is that a gateway of Muster, and nothing before it that asks for a sign-in?")
         return CliError(

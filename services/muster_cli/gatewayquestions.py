@@ -43,14 +43,14 @@ async def board_of(gateway: Gateway) -> Board:
 async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
     """A queue by its path, or by the end of the path. Raises CliError."""
     paths = [node.path for node in (await board_of(gateway)).nodes]
-    found = [path for path in paths if path == queue] or [path for path in paths if path.endswith(f"/{queue}")]
-    if not found:
+    matching = [path for path in paths if path == queue] or [path for path in paths if path.endswith(f"/{queue}")]
+    if not matching:
         known = f"; there are {', '.join(paths[:20])}" if paths else ""
         raise CliError(f"there is no queue {queue}, or none that you may see{known}", NOT_FOUND)
-    if len(found) > 1:
-        raise CliError(f"{queue} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
+    if len(matching) > 1:
+        raise CliError(f"{queue} is not unique: there are {', '.join(matching[:10])}; give more of its path", USAGE)
     limit = str(tales.MOST_EVENTS)
-    return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=found[0], limit=limit))
+    return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=matching[0], limit=limit))
 
 
 async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs:
@@ -61,15 +61,15 @@ async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs
     """
     given = {"namespace": wanted.namespace, "kind": wanted.kind, "state": ",".join(wanted.states), "limit": str(PAGE)}
     page = await gateway.get("/api/v1/jobs", shapes.JobsView, **given)
-    found, at = [*page.jobs], f"{page.moment.generation}-{page.moment.sequence}"
-    while len(found) < page.total:
-        more = await gateway.get("/api/v1/jobs", shapes.JobsView, at=at, skip=str(len(found)), **given)
-        found += more.jobs
+    listed, at = [*page.jobs], f"{page.moment.generation}-{page.moment.sequence}"
+    while len(listed) < page.total:
+        more = await gateway.get("/api/v1/jobs", shapes.JobsView, at=at, skip=str(len(listed)), **given)
+        listed += more.jobs
         if not more.jobs:
             break
     now = gatewayviews.ms(page.moment.at)
     takes = replace(wanted, ended_after=now - since).takes
-    rows = sorted((row for row in map(gatewayviews.row, found) if takes(row)), key=place_of)
+    rows = sorted((row for row in map(gatewayviews.row, listed) if takes(row)), key=place_of)
     return ListedJobs(rows, now, page.moment.sequence, sum(page.states.values()))
 
 

@@ -51,10 +51,10 @@ def row(job: shapes.JobView) -> JobRow:
 
 
 def promise(job: shapes.JobView) -> Promise:
-    found = job.promise
-    if found is None:
+    view = job.promise
+    if view is None:
         return Promise(why=cast(NoPromise, job.no_promise))
-    return Promise(ms(found.start), ms(found.latest), found.settled, found.kept)
+    return Promise(ms(view.start), ms(view.latest), view.settled, view.kept)
 
 
 def story(told: shapes.WhyView) -> JobStory:
@@ -72,101 +72,101 @@ def story(told: shapes.WhyView) -> JobStory:
             charged=told.charged,
             wanting=_wanting(told.wanting),
         ),
-        happenings=[_happening(ref, each) for each in told.events],
+        happenings=[_happening(ref, event) for event in told.events],
         log_id=moment.log_id,
         generation=moment.generation,
         seq=moment.sequence,
         now=ms(moment.at),
         earlier=told.earlier,
         pauses=told.pauses,
-        waits=[Waits(each.text, [(piece.text, piece.groups) for piece in each.pieces]) for each in told.waits],
+        waits=[Waits(wait.text, [(piece.text, piece.groups) for piece in wait.pieces]) for wait in told.waits],
     )
 
 
-def _wanting(found: shapes.WantingView | None) -> ShownWanting | None:
-    if found is None:
+def _wanting(view: shapes.WantingView | None) -> ShownWanting | None:
+    if view is None:
         return None
-    holders = [ShownHolder(each.job, each.amount, each.text) for each in found.holders]
+    holders = [ShownHolder(holder.job, holder.amount, holder.text) for holder in view.holders]
     return ShownWanting(
-        found.quota, found.resource, found.request, found.limit, found.used, found.free, found.missing, holders,
-        found.held_by,
+        view.quota, view.resource, view.request, view.limit, view.used, view.free, view.missing, holders,
+        view.held_by,
     )  # fmt: skip
 
 
-def _happening(ref: Ref, each: shapes.EventView) -> StoryEntry:
-    return StoryEntry(_event(each, ref), each.times, ms(each.last_at or each.at))
+def _happening(ref: Ref, view: shapes.EventView) -> StoryEntry:
+    return StoryEntry(_event(view, ref), view.times, ms(view.last_at or view.at))
 
 
-def _event(each: shapes.EventView, ref: Ref | None = None, gang: str = "") -> NarratedEvent:
-    weight = cast(Weight, each.weight)
-    return NarratedEvent(ms(each.at), each.sequence, each.index, ref, each.word, each.text, weight, gang=gang)
+def _event(view: shapes.EventView, ref: Ref | None = None, gang: str = "") -> NarratedEvent:
+    weight = cast(Weight, view.weight)
+    return NarratedEvent(ms(view.at), view.sequence, view.index, ref, view.word, view.text, weight, gang=gang)
 
 
-def pace(found: shapes.PaceView | None) -> Estimate | None:
-    if found is None:
+def pace(view: shapes.PaceView | None) -> Estimate | None:
+    if view is None:
         return None
-    why = cast(Literal["", "too_few", "overdue"], found.why)
-    return Estimate(found.low, found.middle, found.high, found.rows, found.intervals, why)
+    why = cast(Literal["", "too_few", "overdue"], view.why)
+    return Estimate(view.low, view.middle, view.high, view.rows, view.intervals, why)
 
 
 def gang(told: shapes.GangTold) -> GangTale:
-    found, moment = told.gang, told.moment
+    gang_view, moment = told.gang, told.moment
     return GangTale(
-        found.name,
-        cast(GangCode, found.code),
-        found.text,
-        {each.name: each.where for each in found.pods},
-        [_event(each, gang=found.name) for each in told.events],
+        gang_view.name,
+        cast(GangCode, gang_view.code),
+        gang_view.text,
+        {pod.name: pod.where for pod in gang_view.pods},
+        [_event(event, gang=gang_view.name) for event in told.events],
         moment.sequence,
         ms(moment.at),
     )
 
 
-def board(found: shapes.QueuesView) -> Board:
-    paths = [each.path for each in found.queues]
+def board(view: shapes.QueuesView) -> Board:
+    paths = [queue.path for queue in view.queues]
     last = {path.rpartition("/")[0]: path for path in paths}
     return Board(
-        found.moment.sequence,
-        found.moment.generation,
-        ms(found.moment.at),
-        found.tree,
-        found.profile,
-        [_node(each, last) for each in found.queues],
-        found.unsynced,
-        found.pauses,
+        view.moment.sequence,
+        view.moment.generation,
+        ms(view.moment.at),
+        view.tree,
+        view.profile,
+        [_node(queue, last) for queue in view.queues],
+        view.unsynced,
+        view.pauses,
     )
 
 
-def _node(each: shapes.QueueView, last: dict[str, str]) -> BoardNode:
+def _node(view: shapes.QueueView, last: dict[str, str]) -> BoardNode:
     """``last``: path -> its last child."""
-    head, workers = each.head, each.workers
+    head, workers = view.head, view.workers
     return BoardNode(
-        path=each.path,
-        depth=each.depth,
-        leaf=each.leaf,
-        last="/" in each.path and last[each.path.rpartition("/")[0]] == each.path,
-        namespaces=each.namespaces,
-        amounts=[Amount(one.resource, one.used, one.guaranteed, one.limit) for one in each.amounts],
-        waiting=each.waiting,
-        admitted=each.admitted,
-        running=each.running,
-        policy=each.policy,
-        priority=each.priority,
+        path=view.path,
+        depth=view.depth,
+        leaf=view.leaf,
+        last="/" in view.path and last[view.path.rpartition("/")[0]] == view.path,
+        namespaces=view.namespaces,
+        amounts=[Amount(one.resource, one.used, one.guaranteed, one.limit) for one in view.amounts],
+        waiting=view.waiting,
+        admitted=view.admitted,
+        running=view.running,
+        policy=view.policy,
+        priority=view.priority,
         head=QueueHead(head.job, head.code, head.text) if head is not None else None,
-        paused=tuple(each.paused),
-        beyond=each.beyond,
+        paused=tuple(view.paused),
+        beyond=view.beyond,
         workers=RayWorkers(workers.granted, workers.asked, workers.going) if workers is not None else None,
     )
 
 
-def tale(found: TaleView) -> QueueTale:
-    tally, moment = found.tally, found.moment
-    next_start = pace(found.next_start)
+def tale(view: TaleView) -> QueueTale:
+    tally, moment = view.tally, view.moment
+    next_start = pace(view.next_start)
     assert next_start is not None
     return QueueTale(
-        queue=found.queue,
-        usage=found.usage,
-        guaranteed=found.guaranteed,
+        queue=view.queue,
+        usage=view.usage,
+        guaranteed=view.guaranteed,
         tally=Tally(
             tally.queued,
             tally.admitted,
@@ -178,16 +178,19 @@ def tale(found: TaleView) -> QueueTale:
             tally.longest_waiter,
             tally.waits,
         ),
-        waiting=[Waiter(each.job, each.position, each.priority, each.waited, each.reason) for each in found.waiting],
-        length=found.length,
-        entries=[_event(each, _subject(each.subject)) for each in found.events],
-        left_out=found.left_out,
+        waiting=[
+            Waiter(waiter.job, waiter.position, waiter.priority, waiter.waited, waiter.reason)
+            for waiter in view.waiting
+        ],
+        length=view.length,
+        entries=[_event(event, _subject(event.subject)) for event in view.events],
+        left_out=view.left_out,
         log_id=moment.log_id,
         generation=moment.generation,
         seq=moment.sequence,
         now=ms(moment.at),
         next_start=next_start,
-        pauses=found.pauses,
+        pauses=view.pauses,
     )
 
 

@@ -26,10 +26,17 @@ def overview(group: str = "", width: int = 0) -> str:
     width = width or terminal_width()
     page = GROUPS[group] if group else ROOT
     prefix = f"{group} " if group else ""
-    under = [each for each in COMMANDS if each.name.startswith(prefix) and " " not in each.name.removeprefix(prefix)]
+    under = [
+        command
+        for command in COMMANDS
+        if command.name.startswith(prefix) and " " not in command.name.removeprefix(prefix)
+    ]
     if not group:
         under += GROUPS.values()
-    rows = [(each.name.removeprefix(prefix), each.summary) for each in sorted(under, key=lambda each: each.order)]
+    rows = [
+        (command.name.removeprefix(prefix), command.summary)
+        for command in sorted(under, key=lambda command: command.order)
+    ]
     parts = [
         f"Usage: {' '.join(word for word in ('muster', group, 'COMMAND') if word)}\n",
         _paragraphs(page.help, width) + "\n",

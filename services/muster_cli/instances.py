@@ -45,17 +45,17 @@ class Instance(Struct, frozen=True):
 
 def directory(environ: Mapping[str, str] = os.environ) -> Path:
     """The per-user directory of run files, made when missing. Raises CliError when it belongs to another user."""
-    found = _place(environ)
+    place = _place(environ)
     try:
-        found.mkdir(mode=0o700, exist_ok=True)
-        state = found.lstat()
+        place.mkdir(mode=0o700, exist_ok=True)
+        state = place.lstat()
     except OSError as err:
-        raise CliError(f"cannot use {found} for run files: {err.strerror}; set XDG_RUNTIME_DIR") from err
+        raise CliError(f"cannot use {place} for run files: {err.strerror}; set XDG_RUNTIME_DIR") from err
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-        raise CliError(f"cannot use {found} for run files: it belongs to another user; set XDG_RUNTIME_DIR")
+        raise CliError(f"cannot use {place} for run files: it belongs to another user; set XDG_RUNTIME_DIR")
     if state.st_mode & 0o077:
-        found.chmod(0o700)
-    return found
+        place.chmod(0o700)
+    return place
 
 
 def _place(environ: Mapping[str, str]) -> Path:
@@ -106,12 +106,12 @@ def running(where: Path | None = None) -> list[Instance]:
         if not _place(os.environ).exists():
             return []
         where = directory()
-    found = []
+    alive = []
     for path in sorted(where.glob("*.json")):
         instance = _read(path)
         if instance is not None:
-            found.append(instance)
-    return sorted(found, key=lambda instance: -instance.started)
+            alive.append(instance)
+    return sorted(alive, key=lambda instance: -instance.started)
 
 
 def _read(path: Path) -> Instance | None:

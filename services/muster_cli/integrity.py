@@ -61,6 +61,6 @@ class Integrity:
             self._wrong(seq, f"is a second commit {commit.commit_id} of {'/'.join(writer)}")
         self._ids[writer] = commit.commit_id
 
-    def _wrong(self, seq: int, what: str) -> None:
+    def _wrong(self, seq: int, problem: str) -> None:
         if len(self.problems) < MAX_FOUND:
-            self.problems.append(f"commit {seq} {what}")
+            self.problems.append(f"commit {seq} {problem}")

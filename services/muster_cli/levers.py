@@ -91,14 +91,18 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption |
 def job_named(state: ReadState, text: str) -> Workload:
     """The one present job that a name means. Raises CliError for no job, or for several."""
     kind, wanted = named(text)
-    jobs = [each for each in state.queues.workloads.values() if each.ref.kind in KINDS and kind in ("", each.ref.kind)]
-    found = [each for each in jobs if wanted in (each.ref.key, each.ref.name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(sorted(f"{each.ref.kind.lower()}/{each.ref.key}" for each in found)[:10])
+    jobs = [
+        workload
+        for workload in state.queues.workloads.values()
+        if workload.ref.kind in KINDS and kind in ("", workload.ref.kind)
+    ]
+    matching = [job for job in jobs if wanted in (job.ref.key, job.ref.name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        names = ", ".join(sorted(f"{job.ref.kind.lower()}/{job.ref.key}" for job in matching)[:10])
         raise CliError(f"{text} is not unique: there are {names}; say which", USAGE)
-    close = get_close_matches(wanted, sorted({each.ref.key for each in jobs}), n=3, cutoff=0.5)
+    close = get_close_matches(wanted, sorted({job.ref.key for job in jobs}), n=3, cutoff=0.5)
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     raise CliError(f"there is no job {wanted} now (as of sequence {state.seq}){hint}", NOT_FOUND)
 

@@ -72,41 +72,41 @@ def _edit(ref: Ref) -> str:
 def _unlisted(look: Look) -> Iterator[Finding]:
     missing = sorted(look.state.unsynced)
     if missing:
-        what = f"the cluster is not fully listed, and nothing is admitted until it is: {', '.join(missing)} missing"
-        yield Finding("bad", "watch", what, "kubectl -n muster-system logs deploy/muster-watcher")
+        detail = f"the cluster is not fully listed, and nothing is admitted until it is: {', '.join(missing)} missing"
+        yield Finding("bad", "watch", detail, "kubectl -n muster-system logs deploy/muster-watcher")
 
 
 def _refused(look: Look) -> Iterator[Finding]:
     """Objects that are refused as input."""
     titles = {"tree_rejected": "quota tree", "pools_refused": "node pools", "unreadable": "unreadable"}
     for code, title in titles.items():
-        found = [each for each in look.state.troubles.values() if each.code == code]
-        for each in found[:SHOWN]:
-            name = each.ref.key if code == "tree_rejected" else str(each.ref)
-            yield Finding("bad", f"{title} {name}", trouble_reason(each).text, _edit(each.ref))
-        if len(found) > SHOWN:
-            yield Finding("bad", title, f"{len(found) - SHOWN} more objects", "kubectl get events -A; each is named")
+        troubles = [trouble for trouble in look.state.troubles.values() if trouble.code == code]
+        for trouble in troubles[:SHOWN]:
+            name = trouble.ref.key if code == "tree_rejected" else str(trouble.ref)
+            yield Finding("bad", f"{title} {name}", trouble_reason(trouble).text, _edit(trouble.ref))
+        if len(troubles) > SHOWN:
+            yield Finding("bad", title, f"{len(troubles) - SHOWN} more objects", "kubectl get events -A; each is named")
 
 
 def _turned_away(look: Look) -> Iterator[Finding]:
     """Jobs that ask to be queued and are not."""
     by_code: dict[str, list[Trouble]] = {}
-    for each in look.state.troubles.values():
-        if each.refusal is not None and each.code != "held":
-            by_code.setdefault(each.code, []).append(each)
-    for code, found in by_code.items():
-        names = listed([each.ref.key for each in found])
-        what = f"{counted(len(found), 'job')} not queued ({names}): {trouble_reason(found[0]).text}"
+    for trouble in look.state.troubles.values():
+        if trouble.refusal is not None and trouble.code != "held":
+            by_code.setdefault(trouble.code, []).append(trouble)
+    for code, troubles in by_code.items():
+        names = listed([trouble.ref.key for trouble in troubles])
+        detail = f"{counted(len(troubles), 'job')} not queued ({names}): {trouble_reason(troubles[0]).text}"
         if code == "set_aside":
-            yield Finding("bad", "set aside", what, f"muster why {found[0].ref.key}")
+            yield Finding("bad", "set aside", detail, f"muster why {troubles[0].ref.key}")
         else:
-            yield Finding("note", "refused jobs", what, "muster ls --state refused")
+            yield Finding("note", "refused jobs", detail, "muster ls --state refused")
 
 
 def _no_tree(look: Look) -> Iterator[Finding]:
     if look.state.synced and not look.state.queues.ledger.trees:
-        what = "no valid quota tree is in force: nothing can be admitted"
-        yield Finding("bad", "quota", what, "kubectl apply -f TREE.yaml; `muster quota lint TREE.yaml` checks it")
+        detail = "no valid quota tree is in force: nothing can be admitted"
+        yield Finding("bad", "quota", detail, "kubectl apply -f TREE.yaml; `muster quota lint TREE.yaml` checks it")
 
 
 def _silent(look: Look) -> Iterator[Finding]:
@@ -120,40 +120,42 @@ def _silent(look: Look) -> Iterator[Finding]:
         if idle or (status.code in ("Seen", "Reserved", "Admitted") and look.now - since > SILENT_MS):
             late.setdefault(stage, []).append(ref.key)
     for stage, names in late.items():
-        what = f"{stage} has not answered for more than {span(SILENT_MS)}: {listed(names)}"
-        yield Finding("bad", "lag", what, f"kubectl -n muster-system logs deploy/muster-{stage}")
+        detail = f"{stage} has not answered for more than {span(SILENT_MS)}: {listed(names)}"
+        yield Finding("bad", "lag", detail, f"kubectl -n muster-system logs deploy/muster-{stage}")
 
 
 def _no_pods(look: Look) -> Iterator[Finding]:
-    found: dict[str, list[str]] = {}
+    by_stage: dict[str, list[str]] = {}
     for ref, status, _ in look.statuses:
         if not isinstance(status.values, Start) or status.detail or not status.since:
             continue
         if not status.values.remains.pods and look.now - status.since > STARTING_MS:
-            found.setdefault(ref.kind, []).append(ref.key)
-    for kind, names in found.items():
-        what = f"{listed(names)}: admitted more than {span(STARTING_MS)} ago, and nothing of it exists"
-        yield Finding("bad", "starting", what, f"kubectl get deployments -A: does the operator of {kind} run?")
+            by_stage.setdefault(ref.kind, []).append(ref.key)
+    for kind, names in by_stage.items():
+        detail = f"{listed(names)}: admitted more than {span(STARTING_MS)} ago, and nothing of it exists"
+        yield Finding("bad", "starting", detail, f"kubectl get deployments -A: does the operator of {kind} run?")
 
 
 def _held_up(look: Look) -> Iterator[Finding]:
-    found: dict[str, list[JobStatus]] = {}
+    by_code: dict[str, list[JobStatus]] = {}
     for _, status, _ in look.statuses:
         if status.pods is not None and status.phase not in ("finished", "gone"):
-            found.setdefault(status.pods.code, []).append(status)
+            by_code.setdefault(status.pods.code, []).append(status)
     for code in POD_CODES:
-        if code in found and code != "InitWaiting":
-            names = [each.job for each in found[code]]
-            what = f"{code} at {counted(len(names), 'job')} ({listed(names)})"
-            yield Finding("note", "pods", what, f"muster why {names[0]}")
+        if code in by_code and code != "InitWaiting":
+            names = [status.job for status in by_code[code]]
+            detail = f"{code} at {counted(len(names), 'job')} ({listed(names)})"
+            yield Finding("note", "pods", detail, f"muster why {names[0]}")
 
 
 def _not_resumed(look: Look) -> Iterator[Finding]:
-    found = [(ref, status) for ref, status, _ in look.statuses if isinstance(status.values, ResumeRefused)]
-    if found:
-        ref, status = found[0]
-        what = f"the API server refuses to resume {listed([each.key for each, _ in found])}: {jobs.reason(status).text}"
-        yield Finding("bad", "writes", what, f"muster why {ref.key}")
+    statuses = [(ref, status) for ref, status, _ in look.statuses if isinstance(status.values, ResumeRefused)]
+    if statuses:
+        ref, status = statuses[0]
+        refused = (
+            f"the API server refuses to resume {listed([ref.key for ref, _ in statuses])}: {jobs.reason(status).text}"
+        )
+        yield Finding("bad", "writes", refused, f"muster why {ref.key}")
 
 
 def _alarms(look: Look) -> Iterator[Finding]:
@@ -182,15 +184,17 @@ def _paused(look: Look) -> Iterator[Finding]:
 
 def _unusable_nodes(look: Look) -> Iterator[Finding]:
     nodes = list(look.state.nodes.nodes.values())
-    if nodes and not any(each.ready and each.schedulable for each in nodes):
-        what = f"none of {counted(len(nodes), 'node')} is ready and schedulable: nothing can start"
-        yield Finding("bad", "nodes", what, "kubectl get nodes; kubectl uncordon NODE")
+    if nodes and not any(node.ready and node.schedulable for node in nodes):
+        detail = f"none of {counted(len(nodes), 'node')} is ready and schedulable: nothing can start"
+        yield Finding("bad", "nodes", detail, "kubectl get nodes; kubectl uncordon NODE")
 
 
 def _defects(look: Look) -> Iterator[Finding]:
-    for each in look.state.illegal[-1:]:
-        what = f"{each.ref} went from {each.before} to {each.after} at sequence {each.seq}, which may not be"
-        yield Finding("bad", "defect", what, "muster export --out LOG, and report it")
+    for illegal in look.state.illegal[-1:]:
+        detail = (
+            f"{illegal.ref} went from {illegal.before} to {illegal.after} at sequence {illegal.seq}, which may not be"
+        )
+        yield Finding("bad", "defect", detail, "muster export --out LOG, and report it")
 
 
 CHECKS: tuple[Check, ...] = (

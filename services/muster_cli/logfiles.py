@@ -28,7 +28,7 @@ def existing(path: Path) -> Path:
 @contextlib.contextmanager
 def progress(path: Path, verb: str, *, quiet: bool = False) -> Iterator[Iterator[Stored]]:
     """The commits of a log file, with a bar on stderr while a long one is read on a terminal, unless ``quiet``."""
-    size = path.stat().st_size if path.is_file() else sum(each.size for each in read_manifest(path).segments)
+    size = path.stat().st_size if path.is_file() else sum(segment.size for segment in read_manifest(path).segments)
     if quiet or not sys.stderr.isatty() or size < LONG_BYTES:
         yield read_log(path)
         return

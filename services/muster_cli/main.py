@@ -128,7 +128,9 @@ def name_of(tokens: Sequence[str]) -> tuple[str, bool]:
 
 def _unknown(name: str) -> int:
     close = get_close_matches(name, names(), n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(f'`muster {each}`' for each in close)}?" if close else "see `muster --help`"
+    hint = (
+        f"did you mean {' or '.join(f'`muster {command}`' for command in close)}?" if close else "see `muster --help`"
+    )
     _complain(
         "muster",
         f"there is no command {name!r}; {hint}" if name else "options come after a command; see `muster --help`",

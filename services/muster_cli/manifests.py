@@ -36,15 +36,15 @@ def read_manifests(text: str, origin: str) -> list[Manifest]:
         documents = list(yaml.safe_load_all(text))
     except NO_YAML as err:
         raise CliError(f"{origin} is not YAML: {flaw(err)}", USAGE) from err
-    found = [
+    manifests = [
         _manifest(body, f"{origin}, document {number}")
         for number, document in enumerate(documents, start=1)
         if document is not None
         for body in _objects(document)
     ]
-    if not found:
+    if not manifests:
         raise CliError(f"{origin} holds no object", USAGE)
-    return found
+    return manifests
 
 
 def _objects(document: Any) -> Iterator[Any]:

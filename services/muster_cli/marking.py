@@ -71,9 +71,9 @@ async def annotate(
 
 def refusal(answer: ApiResponse, attempted: str) -> CliError:
     """Why the server did not do something, as an error of the command."""
-    said = decode_status(answer.body).message or f"HTTP {answer.status}"
+    message = decode_status(answer.body).message or f"HTTP {answer.status}"
     code = {401: FORBIDDEN, 403: FORBIDDEN, 404: NOT_FOUND}.get(answer.status, FAILED)
-    return CliError(f"cannot {attempted}: {said}", code)
+    return CliError(f"cannot {attempted}: {message}", code)
 
 
 async def author(api: Api, cluster: ClusterOption | None, environ: Mapping[str, str] = os.environ) -> str:

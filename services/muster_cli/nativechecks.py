@@ -34,21 +34,21 @@ async def native_findings(
     read = [resource for resource in api.NATIVE_POD_GROUPS if await served(transport, resource)]
     older = "" if read or not await served(transport, api.NATIVE_WORKLOADS_OF_1_35) else OLDER
     if placed and GROUPS not in read:
-        what = f"no PodGroups are served as {GROUPS.api_version}, and MUSTER_PLACEMENT=native resumes no job without"
+        detail = f"no PodGroups are served as {GROUPS.api_version}, and MUSTER_PLACEMENT=native resumes no job without"
         fix = f"{SWITCH_ON}, or set MUSTER_PLACEMENT to off, pack or spread"
-        return [Finding("bad", "native placement", what + older, fix)]
+        return [Finding("bad", "native placement", detail + older, fix)]
     if not read:
-        what = f"{GROUPS.group} has no PodGroups here: spec.schedulingGroup makes no gang; labels and annotations do"
-        return [Finding("note", "native gangs", what + older, f"to have them, {SWITCH_ON}")]
+        detail = f"{GROUPS.group} has no PodGroups here: spec.schedulingGroup makes no gang; labels and annotations do"
+        return [Finding("note", "native gangs", detail + older, f"to have them, {SWITCH_ON}")]
     findings = [Finding("ok", "native gangs", f"PodGroups are read as {read[0].api_version}")]
     if not placed:
         return findings
     if acting:
         refused = [verb for verb in VERBS if not (await can_i(transport, verb, GROUPS, "")).allowed]
         if refused:
-            what = f"we may not {', '.join(refused)} {GROUPS} in all namespaces"
-            findings.append(Finding("bad", "native placement", what, "apply deploy/rbac"))
+            detail = f"we may not {', '.join(refused)} {GROUPS} in all namespaces"
+            findings.append(Finding("bad", "native placement", detail, "apply deploy/rbac"))
     if policies and (await transport.request("GET", f"{POLICIES}/{POLICY}")).status == 404:
-        what = f"policy {POLICY} missing: pods whose kind has no spec.schedulingGroup start one by one"
-        findings.append(Finding("bad" if acting else "note", "native placement", what, "apply deploy/policies"))
+        detail = f"policy {POLICY} missing: pods whose kind has no spec.schedulingGroup start one by one"
+        findings.append(Finding("bad" if acting else "note", "native placement", detail, "apply deploy/policies"))
     return findings

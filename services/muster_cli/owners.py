@@ -76,10 +76,10 @@ async def owner_findings(
     ``ours``: the holder of the cluster's lease that is not another owner, see ``clusterlease.holder_of``.
     """
     now = (clock or SystemClock()).now()
-    found = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
+    active = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
     grade: Grade = "bad" if acting else "note"
     findings = []
-    for owner, why in zip(OWNERS, found, strict=True):
+    for owner, why in zip(OWNERS, active, strict=True):
         if not why or (owner.name == "Kueue" and not await _kueue_takes(transport, kinds)):
             continue
         fix = owner.way_out or f"stop it or take {', '.join(kinds)} from it before Muster acts here"
@@ -90,8 +90,8 @@ async def owner_findings(
         findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(deployments)}", fix))
     lease = await acting_lease(transport, now)
     if lease and lease != ours:
-        said = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
-        findings.append(Finding(grade, "acting Muster", said, "leave acting to it, or scale its actuator to 0"))
+        text = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
+        findings.append(Finding(grade, "acting Muster", text, "leave acting to it, or scale its actuator to 0"))
     alone = Finding(
         "ok", "other owners", "none of kube-queue, koord-queue, Kueue, KAI Scheduler or another Muster acts here"
     )
@@ -153,5 +153,5 @@ async def _items(
     answer = await transport.request("GET", resource.path(namespace), query={**query, "limit": "50"})
     if not answer.ok:
         return []
-    found: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("items") or []
-    return found
+    items: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("items") or []
+    return items

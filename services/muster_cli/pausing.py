@@ -111,17 +111,17 @@ def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
     return state.queues.ledger.rules_of(ROOT).paused
 
 
-def pausing(what: What, by: str, reason: str) -> Change:
+def pausing(part: What, by: str, reason: str) -> Change:
     """Pause, with author and reason."""
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
-        parts = sorted({*_parts(present.get(PAUSED, "")), what})
+        parts = sorted({*_parts(present.get(PAUSED, "")), part})
         return {PAUSED: ",".join(parts), BY: by, REASON: short(reason) or None}
 
     return change
 
 
-def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
+def resuming(part: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
     """Resume; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
 
     ``by`` and ``reason``: the author and the reason, kept where anything changes.
@@ -129,9 +129,9 @@ def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
         before = _parts(present.get(PAUSED, ""))
-        left = [part for part in before if part != what]
+        left = [other for other in before if other != part]
         wanted: dict[str, str | None] = {}
-        if what in before:
+        if part in before:
             wanted = {PAUSED: ",".join(left)} if left else {PAUSED: None, BY: None, REASON: None}
         if enable and RECLAIM not in present:
             wanted[RECLAIM] = "enabled"
@@ -152,4 +152,4 @@ def _parts(text: str) -> tuple[str, ...]:
 
 async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
-    return any(not each.declared for each in await reclaim_offs(reading))
+    return any(not off.declared for off in await reclaim_offs(reading))

@@ -89,8 +89,8 @@ async def policy_findings(transport: ApiTransport, version: ServerVersion, *, ac
     known = (version.major, version.minor)
     wanted = [policy for policy in POLICIES if known >= (policy.since.major, policy.since.minor)]
     if not wanted:
-        what = "this server has none of ours: a bypass is noticed and charged, not stopped"
-        return [Finding("note", "policies", what), *_steered(wanted, [])]
+        detail = "this server has none of ours: a bypass is noticed and charged, not stopped"
+        return [Finding("note", "policies", detail), *_steered(wanted, [])]
     looked = [(policy, resource) for policy in wanted for resource in (policy.resource, policy.binding)]
     answers = await asyncio.gather(
         *(transport.request("GET", resource.path(name=policy.name)) for policy, resource in looked)
@@ -110,16 +110,16 @@ async def policy_findings(transport: ApiTransport, version: ServerVersion, *, ac
     findings = []
     guards = [name for name, policy in missing.items() if policy.guards]
     if guards:
-        what = f"{', '.join(guards)} missing: any user may start a queued job without an admission"
-        findings.append(Finding(grade, "policies", what, APPLY))
+        detail = f"{', '.join(guards)} missing: any user may start a queued job without an admission"
+        findings.append(Finding(grade, "policies", detail, APPLY))
     limits = [name for name, policy in missing.items() if policy.limits]
     if limits:
-        what = f"{', '.join(limits)} missing: the credentials of Muster's actuator change anything"
-        findings.append(Finding(grade, "policies", what, APPLY))
+        detail = f"{', '.join(limits)} missing: the credentials of Muster's actuator change anything"
+        findings.append(Finding(grade, "policies", detail, APPLY))
     others = [name for name, policy in missing.items() if not (policy.guards or policy.limits or policy.steers)]
     if others:
-        what = f"{', '.join(others)} missing: users have to write themselves what these write for them"
-        findings.append(Finding("note", "policies", what, APPLY))
+        detail = f"{', '.join(others)} missing: users have to write themselves what these write for them"
+        findings.append(Finding("note", "policies", detail, APPLY))
     if weak:
         more = f"; and {len(weak) - SHOWN} more" if len(weak) > SHOWN else ""
         findings.append(Finding(grade, "policies", "; ".join(weak[:SHOWN]) + more, APPLY))
@@ -131,9 +131,9 @@ async def policy_findings(transport: ApiTransport, version: ServerVersion, *, ac
     return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
 
 
-def weakened(policy: AdmissionPolicy, resource: ApiResource, found: dict[str, Any]) -> Iterator[str]:
+def weakened(policy: AdmissionPolicy, resource: ApiResource, body: dict[str, Any]) -> Iterator[str]:
     """How a policy or its binding does less than ours do."""
-    spec, validates = found.get("spec") or {}, policy.resource.kind.startswith("Validating")
+    spec, validates = body.get("spec") or {}, policy.resource.kind.startswith("Validating")
     if resource == policy.resource:
         if validates and spec.get("failurePolicy", "Fail") != "Fail":
             yield f"has failurePolicy {spec['failurePolicy']}: what it cannot judge is let through"
@@ -141,7 +141,7 @@ def weakened(policy: AdmissionPolicy, resource: ApiResource, found: dict[str, An
             yield "has no rule"
         if (spec.get("matchConstraints") or {}).get("namespaceSelector"):
             yield "holds in some namespaces only"
-        warned = ((found.get("status") or {}).get("typeChecking") or {}).get("expressionWarnings") or ()
+        warned = ((body.get("status") or {}).get("typeChecking") or {}).get("expressionWarnings") or ()
         if warned:
             yield f"has {counted(len(warned), 'expression')} that the server finds wrong"
         return
@@ -161,8 +161,12 @@ async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding
     """Whether the policies know the accounts that run the kinds: policies without accounts refuse every request."""
     answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
     if answer.status == 404:
-        what = f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
-        return [Finding("bad" if acting else "note", "policies", what, "kubectl apply -f deploy/rbac/controllers.yaml")]
+        detail = (
+            f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
+        )
+        return [
+            Finding("bad" if acting else "note", "policies", detail, "kubectl apply -f deploy/rbac/controllers.yaml")
+        ]
     if not answer.ok:
         return []
     data = msgspec.json.decode(answer.body).get("data") or {}
@@ -171,15 +175,15 @@ async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding
     if not unnamed:
         return []
     named = f"ConfigMap {SYSTEM}/{CONTROLLERS} names no account"
-    what = f"{named} for {', '.join(unnamed)}: what the operator makes of these is refused"
-    return [Finding("note", "policies", what, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
+    detail = f"{named} for {', '.join(unnamed)}: what the operator makes of these is refused"
+    return [Finding("note", "policies", detail, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
 
 
 def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:
     """Whether pods of gangs get Muster as their scheduler, where the pods name none."""
-    what = "pods with the marks of a gang have to say schedulerName: muster themselves"
+    detail = "pods with the marks of a gang have to say schedulerName: muster themselves"
     if missing:
-        return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {what}", APPLY)]
+        return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {detail}", APPLY)]
     if not any(policy.steers for policy in wanted):
-        return [Finding("note", "gang pods", f"this server changes no objects by policy: {what}")]
+        return [Finding("note", "gang pods", f"this server changes no objects by policy: {detail}")]
     return []

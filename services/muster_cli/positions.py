@@ -44,12 +44,12 @@ def mark(text: str, option: str) -> Bookmark | None:
     if ago := _AGO.fullmatch(text):
         return Bookmark(at=SystemClock().now() - int(ago[1]) * UNITS[ago[2]])
     try:
-        found = datetime.fromisoformat(text.removesuffix(" UTC"))
+        when = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         raise CliError(
             f"{option} {text} is neither a sequence nor a time: write 1200, 2026-03-01T12:00:00Z, or -5m", USAGE
         ) from None
-    at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return Bookmark(at=int(at.timestamp() * 1000))
 
 

@@ -92,29 +92,29 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     new.install(tree)
     before = {node.path: node for node in old.nodes} if old is not None else {}
     after = {node.path: node for node in tree.nodes}
-    found = TreeDifference(
+    made = TreeDifference(
         state.seq,
         kept=sorted(kept),
         added=[path for path in after if path not in before],
         removed=[path for path in before if path not in after],
-        changed=[*_rules(old, tree), *(each for path in after for each in _node(before.get(path), after[path]))],
-        over=[each for node in tree.nodes for each in _excess(node, new.used.get(node.path, {}))],
+        changed=[*_rules(old, tree), *(change for path in after for change in _node(before.get(path), after[path]))],
+        over=[excess for node in tree.nodes for excess in _excess(node, new.used.get(node.path, {}))],
     )
-    _judge_waiting(state, new, found)
+    _judge_waiting(state, new, made)
     for uid, charge in sorted(new.charges.items(), key=lambda pair: (pair[1].queue, pair[0])):
         if new.leaf_for(charge.namespace, charge.named) is None:
             workload = state.queues.workloads.get(uid)
             key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
-            found.unclaimed.append(Affected(key, charge.queue))
-    return found
+            made.unclaimed.append(Affected(key, charge.queue))
+    return made
 
 
 def with_queues(state: ReadState, queues: Collection[KaiQueue]) -> QuotaTree:
     """The tree of the present KAI queues, with ``queues`` in place of queues with the same name, as after `kubectl
     apply`.
     """
-    named = {each.name for each in queues}
-    there = [each for each in state.kai_queues.values() if each.name not in named]
+    named = {queue.name for queue in queues}
+    there = [kai_queue for kai_queue in state.kai_queues.values() if kai_queue.name not in named]
     old = state.queues.ledger.trees.get(KAI_ROOT)
     return tree_of(compile_queues([*there, *queues]), old.nodes[0].limit if old is not None else {})
 
@@ -132,30 +132,30 @@ def _rules(old: QuotaTree | None, new: QuotaTree) -> list[FieldChange]:
 
 
 def _text(value: object) -> str:
-    return ",".join(str(each) for each in value) if isinstance(value, tuple) else str(value)
+    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
 def _node(old: QuotaNode | None, new: QuotaNode) -> list[FieldChange]:
     if old is None:
         return []
-    found = []
+    changes = []
     for part, before, after in (
         ("min", old.guaranteed, new.guaranteed),
         ("max", old.limit, new.limit),
         ("not lent", old.kept, new.kept),
         ("weight", old.weight, new.weight),
     ):
-        found += [
+        changes += [
             FieldChange(new.path, f"{part} {name}", _amount(before, name), _amount(after, name))
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         ]
     if old.preempts != new.preempts:
-        found.append(FieldChange(new.path, "preempts lower priority", *(_yes(each.preempts) for each in (old, new))))
+        changes.append(FieldChange(new.path, "preempts lower priority", *(_yes(node.preempts) for node in (old, new))))
     if sorted(old.namespaces) != sorted(new.namespaces):
-        shown = [", ".join(sorted(each)) or "-" for each in (old.namespaces, new.namespaces)]
-        found.append(FieldChange(new.path, "namespaces", *shown))
-    return found
+        shown = [", ".join(sorted(namespaces)) or "-" for namespaces in (old.namespaces, new.namespaces)]
+        changes.append(FieldChange(new.path, "namespaces", *shown))
+    return changes
 
 
 def _yes(value: bool) -> str:
@@ -174,7 +174,7 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
     ]
 
 
-def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None:
+def _judge_waiting(state: ReadState, new: Ledger, difference: TreeDifference) -> None:
     """Each waiting job alone: whether the job would find room at once."""
     old = state.queues.ledger.without_claims()
     waiting = [
@@ -186,15 +186,15 @@ def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None
         workload = state.queues.workloads[job.ref.uid]
         leaf = leaf_of(new, workload)
         if leaf is None:
-            found.unqueued.append(Affected(job.ref.key, job.queue))
+            difference.unqueued.append(Affected(job.ref.key, job.queue))
             continue
         before, after = old.shortfall(job.queue, job.demand), new.shortfall(leaf, _demand(new, leaf, job, workload))
         if after is None and before is not None:
-            found.fits.append(Affected(job.ref.key, leaf))
+            difference.fits.append(Affected(job.ref.key, leaf))
         elif after is not None and after.hopeless and not (before is not None and before.hopeless):
-            found.hopeless.append(Affected(job.ref.key, leaf, _why(after)))
+            difference.hopeless.append(Affected(job.ref.key, leaf, _why(after)))
         elif after is not None and before is None:
-            found.refused.append(Affected(job.ref.key, leaf, _why(after)))
+            difference.refused.append(Affected(job.ref.key, leaf, _why(after)))
 
 
 def _demand(new: Ledger, leaf: str, job: Job, workload: Workload) -> Demand:

@@ -52,25 +52,29 @@ def read_trees(path: Path) -> list[Linted]:
     except (OSError, UnicodeDecodeError) as err:
         raise CliError(f"cannot read {path}: {err}") from err
     manifests = read_manifests(text, str(path))
-    found = [lint(each) for each in manifests if each.kind == KIND]
-    queues = [each for each in manifests if each.api_version == api.KAI_QUEUES.api_version and each.kind == "Queue"]
+    lints = [lint(manifest) for manifest in manifests if manifest.kind == KIND]
+    queues = [
+        manifest
+        for manifest in manifests
+        if manifest.api_version == api.KAI_QUEUES.api_version and manifest.kind == "Queue"
+    ]
     if queues:
-        found.append(lint_queues(queues, f"the KAI queues of {path}"))
-    if not found:
+        lints.append(lint_queues(queues, f"the KAI queues of {path}"))
+    if not lints:
         raise CliError(f"{path} holds no {KIND}, and no Queue of {api.KAI_QUEUES.api_version}", USAGE)
-    return found
+    return lints
 
 
 def lint_queues(manifests: Sequence[Manifest], name: str) -> Linted:
     """KAI queues judged as the accountant judges them, as if there were no others."""
     queues: list[KaiQueue] = []
     broken: list[BrokenRule] = []
-    for number, each in enumerate(manifests):
-        meta = {"uid": f"file-{number}", "resourceVersion": "1", **each.body["metadata"]}
+    for number, manifest in enumerate(manifests):
+        meta = {"uid": f"file-{number}", "resourceVersion": "1", **manifest.body["metadata"]}
         try:
-            queues.append(read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode()))
+            queues.append(read_kai_queue(json.dumps({**manifest.body, "metadata": meta}, default=str).encode()))
         except UnreadableError as err:
-            broken.append(BrokenRule(each.name, "unreadable", problems.line(err.problem)))
+            broken.append(BrokenRule(manifest.name, "unreadable", problems.line(err.problem)))
     compiled = compile_queues(queues)
     broken += [BrokenRule(queue, "disabled", problems.line(why)) for queue, why in sorted(compiled.disabled.items())]
     tree = tree_of(compiled, {}) if compiled.nodes else None

@@ -73,18 +73,18 @@ def locate(bus: Bus | None) -> LogPlace:
     asked = {"nats_url": bus.url, "cell": bus.cell}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     config, origins = load_with_origins(**given)
-    found = instances.running()
+    instances_running = instances.running()
     if "nats_url" in origins:
-        mine = [instance for instance in found if instance.url == config.nats_url]
+        mine = [instance for instance in instances_running if instance.url == config.nats_url]
         return LogPlace(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
-    if not found:
+    if not instances_running:
         raise CliError(
             "no running Muster found: start one with `muster up`, or name the NATS of yours with --url nats://HOST:PORT",
             NOT_FOUND,
         )
-    newest = found[0]
+    newest = instances_running[0]
     config, origins = load_with_origins(**given, nats_url=newest.url)
-    return LogPlace(_with_cell(config, origins, newest), newest, len(found) - 1)
+    return LogPlace(_with_cell(config, origins, newest), newest, len(instances_running) - 1)
 
 
 def _with_cell(config: Config, origins: dict[str, str], instance: Instance) -> Config:

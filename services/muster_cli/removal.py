@@ -32,11 +32,11 @@ class Leftovers(Struct, frozen=True):
 
 async def leftovers(transport: ApiTransport) -> Leftovers:
     """Look at the cluster. Raises CliError when the server does not let us."""
-    found = Leftovers()
+    result = Leftovers()
     for resource, is_ours in OURS.items():
         async for item in items(transport, resource):
             if is_ours(item["metadata"]):
-                found.ours.append((resource, _ref(item, resource.kind)))
+                result.ours.append((resource, _ref(item, resource.kind)))
     for kind, row in KINDS.items():
         async for item in items(transport, row.resource):
             try:
@@ -44,15 +44,15 @@ async def leftovers(transport: ApiTransport) -> Leftovers:
             except UnreadableError:
                 continue
             if isinstance(workload, Workload) and workload.phase != "finished":
-                _sort(workload, found)
-    return found
+                _sort(workload, result)
+    return result
 
 
-def _sort(workload: Workload, found: Leftovers) -> None:
+def _sort(workload: Workload, leftovers: Leftovers) -> None:
     if workload.suspended and (workload.queued_at or workload.wishes.hold):
-        found.waiting.append(workload.ref)
+        leftovers.waiting.append(workload.ref)
     elif not workload.suspended and workload.intent:
-        found.running.append(workload.ref)
+        leftovers.running.append(workload.ref)
 
 
 def is_our_unit(meta: dict[str, Any]) -> bool:

@@ -47,9 +47,13 @@ class Need(NamedTuple):
 
     def __str__(self) -> str:
         """``delete pods in namespace muster-gpu-reservations``, ``patch queues.scheduling.run.ai/status``."""
-        what = f"{self.verb} {self.resource}{f'/{self.part}' if self.part else ''}"
+        detail = f"{self.verb} {self.resource}{f'/{self.part}' if self.part else ''}"
         return " ".join(
-            (what, *([self.name] if self.name else ()), *([f"in namespace {self.namespace}"] if self.namespace else ()))
+            (
+                detail,
+                *([self.name] if self.name else ()),
+                *([f"in namespace {self.namespace}"] if self.namespace else ()),
+            )
         )
 
 
@@ -80,7 +84,7 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
     return {
         WATCHER: [*_watcher(kinds)],
         ACTUATOR: [*_actuator(kinds)],
-        GATEWAY: [*(Need("create", each) for each in REVIEWS), WHICH_CLUSTER],
+        GATEWAY: [*(Need("create", resource) for resource in REVIEWS), WHICH_CLUSTER],
         RESERVATION: [Need("patch", api.PODS, namespace=RESERVATIONS)],
     }
 
@@ -140,13 +144,13 @@ async def role_findings(transport: ApiTransport, kinds: Collection[str] = KINDS)
             if lacks:
                 findings.append(Finding("bad", "roles", _said(account, lacks), APPLY))
     except ApiStatusError as err:
-        what = f"what the accounts of Muster may do cannot be asked: {err}"
-        return [Finding("note", "roles", what, "grant it: verb create on subjectaccessreviews.authorization.k8s.io")]
+        detail = f"what the accounts of Muster may do cannot be asked: {err}"
+        return [Finding("note", "roles", detail, "grant it: verb create on subjectaccessreviews.authorization.k8s.io")]
     return findings or [Finding("ok", "roles", f"{counted(checked, 'right')} that the accounts of Muster need")]
 
 
 def _said(account: Account, lacks: list[Need]) -> str:
-    named = ", ".join(str(each) for each in lacks[:SHOWN])
+    named = ", ".join(str(lack) for lack in lacks[:SHOWN])
     more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
     return f"account {account} may not {named}{more}: its role is older than this version, or was changed"
 

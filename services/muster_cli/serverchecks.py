@@ -31,31 +31,31 @@ SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
         lambda _: "JetStream is off since its disk was full, until its next start",
         _ROOM,
     ),
-    "unwritable": (lambda each: f"it could not write to its disk: {each.said}", _ROOM),
+    "unwritable": (lambda trouble: f"it could not write to its disk: {trouble.said}", _ROOM),
     "nearly_full": (
-        lambda each: f"{each.number} % of its room is used",
+        lambda trouble: f"{trouble.number} % of its room is used",
         "muster log prune; or give it a larger disk and a larger max_file_store",
     ),
-    "unhealthy": (lambda each: each.said, "kubectl -n muster-system logs {}"),
+    "unhealthy": (lambda trouble: trouble.said, "kubectl -n muster-system logs {}"),
     "behind": (
-        lambda each: f"{counted(each.number, 'message')} of {each.stream} behind",
+        lambda trouble: f"{counted(trouble.number, 'message')} of {trouble.stream} behind",
         "it catches up by itself; if it does not: kubectl -n muster-system logs {}",
     ),
-    "hole": (lambda each: f"its copy of {each.stream} lacks {counted(each.number, 'message')}", _KEEPER),
+    "hole": (lambda trouble: f"its copy of {trouble.stream} lacks {counted(trouble.number, 'message')}", _KEEPER),
     "differs": (
-        lambda each: f"its copy of {each.stream} has another message {each.seq} than the others",
+        lambda trouble: f"its copy of {trouble.stream} has another message {trouble.seq} than the others",
         _KEEPER,
     ),
     "no_quorum": (
-        lambda each: f"no quorum: nothing is stored until {counted(each.number, 'server')} are up with JetStream",
+        lambda trouble: f"no quorum: nothing is stored until {counted(trouble.number, 'server')} are up with JetStream",
         f"start those that are down: {_PODS}",
     ),
     "no_leader": (
-        lambda each: f"{each.stream or 'JetStream'} has no leader; nothing is stored until it has one",
+        lambda trouble: f"{trouble.stream or 'JetStream'} has no leader; nothing is stored until it has one",
         f"within 10 s it has; if it has not: {_PODS}",
     ),
     "lost": (
-        lambda each: f"no copy of {each.stream} is whole: at least {counted(each.number, 'message')} lost",
+        lambda trouble: f"no copy of {trouble.stream} is whole: at least {counted(trouble.number, 'message')} lost",
         "muster log verify names the first one; then muster log recover",
     ),
 }
@@ -91,8 +91,8 @@ async def server_findings(place: LogPlace) -> Examined:
 
 async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server], list[ServerTrouble]]:
     before = await ask_servers(connection)
-    found = judge(before, before, cell)
-    if not found:
+    troubles = judge(before, before, cell)
+    if not troubles:
         return before, []
     await asyncio.sleep(AGAIN_S)
     servers = await ask_servers(connection)
@@ -100,8 +100,8 @@ async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server
 
 
 def _able(servers: Sequence[Server], troubles: Sequence[ServerTrouble]) -> bool:
-    return any(each.jetstream for each in servers) and not any(
-        each.cause in STOPPED and not each.stream for each in troubles
+    return any(server.jetstream for server in servers) and not any(
+        trouble.cause in STOPPED and not trouble.stream for trouble in troubles
     )
 
 
@@ -112,16 +112,16 @@ def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: st
         copies = log_copies(servers, cell)[streams[-1]] if streams else {}
         whole = f"; {counted(len(copies), 'whole copy', 'whole copies')} of the log" if copies else ""
         return [Finding("ok", "NATS servers", f"{len(servers)} of {len(members(servers))} up{whole}")]
-    rebuilt = {each.server for each in troubles if each.cause in DAMAGED}
-    found = []
-    for each in sorted(troubles, key=lambda each: bool(each.server)):
-        if each.cause == "behind" and each.server in rebuilt:
+    rebuilt = {trouble.server for trouble in troubles if trouble.cause in DAMAGED}
+    findings = []
+    for trouble in sorted(troubles, key=lambda trouble: bool(trouble.server)):
+        if trouble.cause == "behind" and trouble.server in rebuilt:
             continue
-        said, fix = SAID[each.cause]
-        grade: Grade = "note" if each.cause in ("behind", "nearly_full") else "bad"
-        title = f"NATS server {each.server}" if each.server else "NATS servers"
-        found.append(Finding(grade, title, said(each), fix.format(each.server)))
-    return found
+        text, fix = SAID[trouble.cause]
+        grade: Grade = "note" if trouble.cause in ("behind", "nearly_full") else "bad"
+        title = f"NATS server {trouble.server}" if trouble.server else "NATS servers"
+        findings.append(Finding(grade, title, text(trouble), fix.format(trouble.server)))
+    return findings
 
 
 def _ignore(_event: str, _fields: object) -> None:

@@ -99,33 +99,33 @@ def is_table(text: str, origin: str) -> dict[str, Any] | None:
     try:
         if too_deep(text):
             raise CliError(f"{origin} is nested too deeply", USAGE)
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except NO_YAML as err:
         raise CliError(f"{origin} is neither YAML nor JSON: {flaw(err)}", USAGE) from err
     if not documents:
         raise CliError(f"{origin} is empty; write Queues, an ElasticQuotaTree, or {{total, queues: [...]}}", USAGE)
-    found = documents[0]
-    return found if len(documents) == 1 and isinstance(found, dict) and "queues" in found else None
+    table = documents[0]
+    return table if len(documents) == 1 and isinstance(table, dict) and "queues" in table else None
 
 
-def read_table(found: Mapping[str, Any], origin: str) -> Given:
+def read_table(table: Mapping[str, Any], origin: str) -> Given:
     """``{total, queues: [{name, parent, quota, request, weight, priority, limit, usage}], k}``."""
-    rows = found["queues"]
+    rows = table["queues"]
     if isinstance(rows, Mapping):
         rows = [{"name": name, **(row or {})} for name, row in rows.items()]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise CliError(f"{origin}: queues must be a list of {{name, ...}}", USAGE)
-    if "total" not in found:
+    if "total" not in table:
         raise CliError(f"{origin}: total is missing; write what there is to share, as `total: 8` or {{gpu: 8}}", USAGE)
-    plain = not isinstance(found["total"], Mapping)
-    given = Given([], _amounts(found["total"], f"{origin}: total"), plain=plain)
-    given.k = _number(found.get("k", 1), f"{origin}: k")
+    plain = not isinstance(table["total"], Mapping)
+    given = Given([], _amounts(table["total"], f"{origin}: total"), plain=plain)
+    given.k = _number(table.get("k", 1), f"{origin}: k")
     if given.k < 0:
-        raise CliError(f"{origin}: k is {found['k']}; write 0 for no heed of past usage, or more", USAGE)
-    for key in sorted(set(map(str, found)) - {"total", "queues", "k"}):
+        raise CliError(f"{origin}: k is {table['k']}; write 0 for no heed of past usage, or more", USAGE)
+    for key in sorted(set(map(str, table)) - {"total", "queues", "k"}):
         raise CliError(f"{origin}: {key!r} is unknown; known are total, queues, k", USAGE)
     if any(amount < 0 for amount in given.total.values()):
-        raise CliError(f"{origin}: total is {found['total']}; write 0 or more", USAGE)
+        raise CliError(f"{origin}: total is {table['total']}; write 0 or more", USAGE)
     names: set[str] = set()
     for number, row in enumerate(rows, start=1):
         name = str(row.get("name") or "")
@@ -153,14 +153,14 @@ def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
             filled = dict.fromkeys(given.total, defaults[which])
             texts[which] = filled | {resource: _decimal(amount) for resource, amount in amounts.items()}
         elif any(amount < 0 for amount in amounts.values()):
-            said = f"{which} of queue {name} is {row[which]}; write 0 or more"
-            given.broken[name] = problem("", "said", said=said)
+            text = f"{which} of queue {name} is {row[which]}; write 0 or more"
+            given.broken[name] = problem("", "said", said=text)
         elif amounts:
             (given.requests if which == "request" else given.usage)[name] = amounts
     priority = row.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        said = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
-        given.broken[name] = problem("", "said", said=said)
+        text = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
+        given.broken[name] = problem("", "said", said=text)
         priority = None
     given.queues.append(
         KaiQueue(
@@ -180,29 +180,29 @@ def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
 def read_queues(manifests: list[Manifest]) -> Given:
     """KAI Queues as the cluster would read the queues; requests are not known from the manifests."""
     given = Given([], {})
-    for number, each in enumerate(manifests, start=1):
-        meta = {**each.body["metadata"], "name": each.name or f"generated-{number}"}
+    for number, manifest in enumerate(manifests, start=1):
+        meta = {**manifest.body["metadata"], "name": manifest.name or f"generated-{number}"}
         meta = {"uid": meta["name"], "resourceVersion": "1", **meta}
         try:
-            found = read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode())
+            queue = read_kai_queue(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
         except UnreadableError as err:
-            if not is_name(each.name):
-                raise CliError(f"{each}: {problems.line(err.problem)}", USAGE) from err
-            spec = each.body.get("spec")
+            if not is_name(manifest.name):
+                raise CliError(f"{manifest}: {problems.line(err.problem)}", USAGE) from err
+            spec = manifest.body.get("spec")
             parent = str(spec.get("parentQueue") or "") if isinstance(spec, Mapping) else ""
-            given.broken[each.name] = err.problem
-            given.queues.append(KaiQueue(Ref("Queue", "", each.name, "unreadable"), 1, parent=parent))
+            given.broken[manifest.name] = err.problem
+            given.queues.append(KaiQueue(Ref("Queue", "", manifest.name, "unreadable"), 1, parent=parent))
             continue
-        given.queues.append(found)
+        given.queues.append(queue)
     return given
 
 
 def compiled(given: Given) -> ShareQuestion:
     """The queues in force, with the requests of each: the whole capacity where none is given."""
-    resources = {name for each in given.queues for name in each.quota} | given.total.keys()
+    resources = {name for queue in given.queues for name in queue.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
-    found = kaisource.compile_queues(given.queues, units, given.broken)
-    nodes = list(found.nodes)
+    result = kaisource.compile_queues(given.queues, units, given.broken)
+    nodes = list(result.nodes)
     total = {name: int(amount * SCALE) for name, amount in given.total.items()}
     requests: dict[str, Vector] = {}
     usage: dict[str, Vector] = {}
@@ -215,8 +215,8 @@ def compiled(given: Given) -> ShareQuestion:
         usage[node.path] = {name: int(amount * USAGE_WHOLE) for name, amount in used.items()}
     k = (given.k.numerator, given.k.denominator)
     laws = {name: Law(1 if in_bytes(name) else SCALE, k, USAGE_WHOLE) for name in total}
-    disabled = {name: problems.line(why, _shown) for name, why in found.disabled.items()}
-    warnings = [*given.warnings, *(in_words(each, _shown) for each in found.warnings)]
+    disabled = {name: problems.line(why, _shown) for name, why in result.disabled.items()}
+    warnings = [*given.warnings, *(in_words(warning, _shown) for warning in result.warnings)]
     if nodes:
         warnings += _beyond_total(nodes, total)
     return ShareQuestion(nodes, total, requests, usage, laws, disabled, warnings, given.plain)
@@ -224,10 +224,10 @@ def compiled(given: Given) -> ShareQuestion:
 
 def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
     """(the sum of the quotas of the top queues, a warning), where no total is given."""
-    tops = [each for each in given.queues if not each.parent and each.name not in given.broken]
+    tops = [queue for queue in given.queues if not queue.parent and queue.name not in given.broken]
     total: dict[str, Fraction] = {}
-    for resource in sorted({name for each in tops for name in each.quota}):
-        amounts = [Fraction(each.quota.get(resource, "0")) for each in tops if _is_number(each.quota.get(resource))]
+    for resource in sorted({name for queue in tops for name in queue.quota}):
+        amounts = [Fraction(queue.quota.get(resource, "0")) for queue in tops if _is_number(queue.quota.get(resource))]
         if any(amount < 0 for amount in amounts):
             continue
         total[resource] = Fraction(sum(amounts))
@@ -237,7 +237,7 @@ def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
 
 def parse_amounts(text: str, option: str) -> dict[str, Fraction]:
     """``gpu=8,cpu=64000`` as of an option. Raises CliError."""
-    found: dict[str, Fraction] = {}
+    totals: dict[str, Fraction] = {}
     for part in text.split(","):
         name, equals, amount = part.partition("=")
         if not equals or not name.strip():
@@ -247,8 +247,8 @@ def parse_amounts(text: str, option: str) -> dict[str, Fraction]:
         value = _number(amount.strip(), option) if number else _amount(amount.strip(), name, f"{option} {name}")
         if value < 0:
             raise CliError(f"{option} {text}: {name} is negative; write 0 or more", USAGE)
-        found[RESOURCES.get(name, name)] = value
-    return found
+        totals[RESOURCES.get(name, name)] = value
+    return totals
 
 
 def shown_name(resource: str) -> str:
@@ -261,11 +261,11 @@ def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[BrokenRule]
     for name in sorted(total):
         quotas = sum(known[child].guaranteed.get(name, 0) for child in nodes[0].children)
         if total[name] < quotas < EVERYTHING:
-            said = (
+            text = (
                 f"the quotas of the top queues sum up to {_plain(quotas)}{' ' + shown_name(name) if name else ''}, "
                 f"over the total of {_plain(total[name])}: they cannot all be guaranteed; lower them or add more"
             )
-            yield BrokenRule("total", "over_subscribed", said)
+            yield BrokenRule("total", "over_subscribed", text)
 
 
 def _shown(amount: int, _resource: str) -> str:
@@ -281,15 +281,15 @@ def _amounts(value: Any, where: str, given: Given | None = None) -> dict[str, Fr
     if isinstance(value, Mapping):
         if given is not None and given.plain:
             raise CliError(f"{where} is {json.dumps(value, default=str)}, but total is one number; write one", USAGE)
-        found = {}
+        weights = {}
         for key, amount in value.items():
             short, unit = UNITS.get(str(key), (str(key), Fraction(1)))
             name = RESOURCES.get(short, short)
             number = _amount(amount, short, f"{where}, {key}")
-            found[name] = number if number < 0 or "weight" in where else number * unit
+            weights[name] = number if number < 0 or "weight" in where else number * unit
             if given is not None and name not in given.total:
                 raise CliError(f"{where} has {key}, and total has not; add it there, or leave it out here", USAGE)
-        return found
+        return weights
     number = _amount(value, PLAIN, where)
     return {PLAIN: number} if given is None or given.plain else dict.fromkeys(given.total, number)
 
@@ -333,13 +333,15 @@ def _decimal(number: Fraction) -> str:
 
 def manifests_of(text: str, origin: str) -> tuple[list[Manifest], list[Manifest]]:
     """(the KAI Queues of a file, its ElasticQuotaTrees)."""
-    found = read_manifests(text, origin)
-    queues = [each for each in found if each.kind == "Queue" and each.api_version.startswith(KAI_GROUP)]
-    trees = [each for each in found if each.kind == "ElasticQuotaTree"]
+    manifests = read_manifests(text, origin)
+    queues = [
+        manifest for manifest in manifests if manifest.kind == "Queue" and manifest.api_version.startswith(KAI_GROUP)
+    ]
+    trees = [manifest for manifest in manifests if manifest.kind == "ElasticQuotaTree"]
     if bool(queues) == bool(trees):
-        what = (
+        message = (
             "both Queues and ElasticQuotaTrees: put one of them" if queues else "no Queue and no ElasticQuotaTree: put"
         )
         more = " into a file of its own" if queues else f" {KAI_GROUP}v2 Queues, a tree or {{total, queues}} into it"
-        raise CliError(f"{origin} holds {what}{more}", USAGE)
+        raise CliError(f"{origin} holds {message}{more}", USAGE)
     return queues, trees

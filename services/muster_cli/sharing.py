@@ -54,16 +54,16 @@ def of_queues(asked: ShareQuestion) -> Shared:
     divided = divide_tree(asked.nodes, asked.total, requests, asked.usage, asked.laws)
     known = {node.path: node for node in asked.nodes}
     rows = [
-        _row(known[path], resource, found, asked)
+        _row(known[path], resource, part, asked)
         for path, of_path in divided.items()
-        for resource, found in of_path.items()
+        for resource, part in of_path.items()
     ]
     total: dict[str, Number] = {shown_name(name): _number(amount) for name, amount in asked.total.items()}
     return Shared(total, rows, asked.disabled, asked.warnings, asked.plain)
 
 
-def _row(node: QuotaNode, resource: str, found: Divided, asked: ShareQuestion) -> ShareRow:
-    sharer = found.sharer
+def _row(node: QuotaNode, resource: str, divided: Divided, asked: ShareQuestion) -> ShareRow:
+    sharer = divided.sharer
     parent = node.path.rpartition("/")[0].rpartition("/")[2] if node.path.count("/") > 1 else ""
     name = shown_name(resource)
     used = Fraction(asked.usage.get(node.path, {}).get(resource, 0), USAGE_WHOLE)
@@ -77,20 +77,22 @@ def _row(node: QuotaNode, resource: str, found: Divided, asked: ShareQuestion) -
         request=None if sharer.request >= UNBOUNDED else _number(sharer.request),
         weight=_number(sharer.weight),
         limit=_number(sharer.limit),
-        fair_share=_number(found.share.amount),
-        allocatable=_number(found.allocatable),
-        why=why_share(found, lambda amount: f"{_number(amount)}{' ' + name if name else ''}", usage=usage),
+        fair_share=_number(divided.share.amount),
+        allocatable=_number(divided.allocatable),
+        why=why_share(divided, lambda amount: f"{_number(amount)}{' ' + name if name else ''}", usage=usage),
         depth=node.path.count("/") - 1,
     )
 
 
 def of_tree(manifest: Manifest) -> Shared:
     """An ElasticQuotaTree if every queue asked for all there is, by its rules. Raises CliError."""
-    found = lint(manifest)
-    if found.broken or found.tree is None:
-        first = found.broken[0]
-        raise CliError(f"{found.name} breaks {len(found.broken)} rules: {first}; `muster quota lint` has all", VIOLATED)
-    tree: QuotaTree = found.tree
+    checked = lint(manifest)
+    if checked.broken or checked.tree is None:
+        first = checked.broken[0]
+        raise CliError(
+            f"{checked.name} breaks {len(checked.broken)} rules: {first}; `muster quota lint` has all", VIOLATED
+        )
+    tree: QuotaTree = checked.tree
     nodes = {node.path: node for node in tree.nodes}
     root = tree.nodes[0]
     divides = tree.rules.runtime == "weight"
@@ -121,16 +123,16 @@ def of_tree(manifest: Manifest) -> Shared:
                 )
             )
     total: dict[str, Number] = {name: format_quantity(root.limit[name], name) for name in shares.names}
-    return Shared(total, rows, {}, found.warnings)
+    return Shared(total, rows, {}, checked.warnings)
 
 
 def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool) -> str:
-    said = (
+    text = (
         f"min {format_quantity(least, name)}, and {format_quantity(max(0, share - least), name)} of the rest by weight"
     )
     if not divides:
-        said += f"; this tree does not divide by weight, so it may use up to its max of {format_quantity(most, name)}"
-    return said + ", if every queue asked for all there is"
+        text += f"; this tree does not divide by weight, so it may use up to its max of {format_quantity(most, name)}"
+    return text + ", if every queue asked for all there is"
 
 
 def record(shared: Shared) -> dict[str, Any]:
@@ -154,7 +156,9 @@ def record(shared: Shared) -> dict[str, Any]:
         "total": total,
         "queues": list(queues.values()),
         "disabled": [{"name": name, "reason": reason} for name, reason in sorted(shared.disabled.items())],
-        "warnings": [{"path": each.path, "rule": each.rule, "detail": each.detail} for each in shared.warnings],
+        "warnings": [
+            {"path": warning.path, "rule": warning.rule, "detail": warning.detail} for warning in shared.warnings
+        ],
     }
 
 

@@ -86,8 +86,8 @@ class Feed:
     def after(self, state: StageState) -> AsyncGenerator[Stored, None]:
         """The commits after the commits that a state has folded, of a running log."""
         assert self.reading is not None
-        found = commits(self.reading.log, state.seq, whole=False)
-        return watched(judged(found, state), self._shown)
+        feed = commits(self.reading.log, state.seq, whole=False)
+        return watched(judged(feed, state), self._shown)
 
     def raw(self, seq: int) -> AsyncGenerator[Stored, None]:
         """The commits after a sequence as stored, without a judgement by earlier commits."""
@@ -108,15 +108,15 @@ async def source_of(
     Raises CliError, BusError, LogFileError, ArchiveError.
     """
     source = source or Source()
-    said = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
-    if len(said) > 1:
-        raise CliError(f"{' and '.join(said)} both say where the log is; give one of them", USAGE)
+    named = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
+    if len(named) > 1:
+        raise CliError(f"{' and '.join(named)} both say where the log is; give one of them", USAGE)
     if source.log is not None:
         path = existing(source.log)
         base = read_base(path) if based else []
         _check_states(base)
-        with progress(path, verb) as found:
-            yield Feed(_whole(found, path, base), base=base)
+        with progress(path, verb) as bar:
+            yield Feed(_whole(bar, path, base), base=base)
         return
     async with contextlib.AsyncExitStack() as stack:
         if source.data is None:
@@ -142,9 +142,11 @@ async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | 
         yield stored
 
 
-async def _whole(found: Iterator[Stored], path: Path, base: Sequence[Snapshot]) -> AsyncGenerator[Stored, None]:
+async def _whole(
+    stored_commits: Iterator[Stored], path: Path, base: Sequence[Snapshot]
+) -> AsyncGenerator[Stored, None]:
     """The commits of a recorded log, complete from the beginning, or from the log's states on."""
-    for stored in complete(path, found, begin=base[0].seq + 1 if base else 1):
+    for stored in complete(path, stored_commits, begin=base[0].seq + 1 if base else 1):
         yield stored
 
 

@@ -58,15 +58,15 @@ async def subject_findings(transport: ApiTransport) -> list[Finding]:
     answers = await asyncio.gather(*(transport.request("GET", part.path()) for part in _PARTS))
     denied = [part.plural for part, answer in zip(_PARTS, answers, strict=True) if not answer.ok]
     if denied:
-        what = f"subjects that pass by the queue cannot be listed: {', '.join(denied)} cannot be read"
-        return [Finding("note", "subjects", what)]
+        detail = f"subjects that pass by the queue cannot be listed: {', '.join(denied)} cannot be read"
+        return [Finding("note", "subjects", detail)]
     roles, bindings = _read([msgspec.json.decode(answer.body).get("items") or [] for answer in answers])
-    found = []
+    findings = []
     for power in POWERS:
         names = sorted(set(holders(power, roles, bindings)))
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        found.append(Finding("ok", "subjects", f"may {power.words}: {', '.join(names[:SHOWN]) or 'none'}{more}"))
-    return found
+        findings.append(Finding("ok", "subjects", f"may {power.words}: {', '.join(names[:SHOWN]) or 'none'}{more}"))
+    return findings
 
 
 Role = tuple[str, str, str]
@@ -76,9 +76,9 @@ Role = tuple[str, str, str]
 def _read(lists: list[list[dict[str, Any]]]) -> tuple[dict[Role, list[Any]], list[dict[str, Any]]]:
     roles: dict[Role, list[Any]] = {}
     for part, items in zip(_PARTS[:2], lists[:2], strict=True):
-        for each in items:
-            meta = each["metadata"]
-            roles[part.kind, meta.get("namespace", ""), meta["name"]] = each.get("rules") or []
+        for item in items:
+            meta = item["metadata"]
+            roles[part.kind, meta.get("namespace", ""), meta["name"]] = item.get("rules") or []
     return roles, [*lists[2], *lists[3]]
 
 

@@ -27,22 +27,22 @@ async def tree_findings(transport: ApiTransport, *, policies: bool = True) -> li
 
     ``policies``: jobs of these namespaces are to be guarded by policies.
     """
-    found = await _trees(transport)
-    if found is None:
+    trees = await _trees(transport)
+    if trees is None:
         return []  # Missing definitions and permissions are findings of their own.
-    counting = [each for each in found if each[0] == TREE_NAMESPACE]
-    ignored = [f"{namespace}/{name}" for namespace, name, _ in found if namespace != TREE_NAMESPACE]
+    counting = [tree for tree in trees if tree[0] == TREE_NAMESPACE]
+    ignored = [f"{namespace}/{name}" for namespace, name, _ in trees if namespace != TREE_NAMESPACE]
     queues = await _kai_queues(transport)
     findings = [] if queues and not counting else [_in_force([name for _, name, _ in counting], ignored)]
     findings += [Finding("ok", "KAI queues", counted(queues, "queue"))] if queues else []
     if ignored:
-        what = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
+        detail = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
         namespace, _, name = ignored[0].partition("/")
         fix = (
             f"set metadata.namespace to {TREE_NAMESPACE} and apply it again; then kubectl -n {namespace} delete "
             f"{api.QUOTA_TREES} {name}"
         )
-        findings.append(Finding("bad", "quota tree", what, fix))
+        findings.append(Finding("bad", "quota tree", detail, fix))
     for _, name, body in counting[:1]:
         findings += await _judged(transport, name, body, policies=policies)
     return findings
@@ -54,9 +54,9 @@ def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
         return Finding("bad", "quota tree", f"only the oldest of {', '.join(names)} counts", fix)
     if names:
         return Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")
-    what = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
+    detail = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
     fix = f"move {ignored[0]} to {TREE_NAMESPACE}" if ignored else "kubectl apply -f TREE.yaml; `muster up` shows one"
-    return Finding("bad", "quota tree", what, fix)
+    return Finding("bad", "quota tree", detail, fix)
 
 
 async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: bool) -> list[Finding]:
@@ -69,7 +69,7 @@ async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: 
         return [Finding("bad", title, f"it cannot be read: {problems.line(err.problem)}", fix)]
     _, broken = read_tree(observed)
     if broken:
-        named = "; ".join(problems.line(each) for each in broken[:SHOWN])
+        named = "; ".join(problems.line(problem) for problem in broken[:SHOWN])
         more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
         return [Finding("bad", title, f"it is refused as a whole: {named}{more}", fix)]
     return await _namespaces(transport, _claimed(observed.root), edit, policies=policies)
@@ -82,18 +82,18 @@ async def foreign_leaf(transport: ApiTransport, namespace: str) -> str:
             root = read_quota_tree(body).root if home == TREE_NAMESPACE else None
         except UnreadableError:
             continue
-        found = [each.name for each in (_leaves(root) if root is not None else ()) if namespace not in each.namespaces]
-        if found:
-            return found[0]
+        names = [leaf.name for leaf in (_leaves(root) if root is not None else ()) if namespace not in leaf.namespaces]
+        if names:
+            return names[0]
     return ""
 
 
 def _leaves(node: TreeNodeSpec) -> list[TreeNodeSpec]:
-    return [leaf for each in node.children for leaf in _leaves(each)] if node.children else [node]
+    return [leaf for child in node.children for leaf in _leaves(child)] if node.children else [node]
 
 
 def _claimed(node: TreeNodeSpec) -> list[str]:
-    return sorted({*node.namespaces, *(name for each in node.children for name in _claimed(each))})
+    return sorted({*node.namespaces, *(name for child in node.children for name in _claimed(child))})
 
 
 async def _namespaces(transport: ApiTransport, names: Collection[str], edit: str, *, policies: bool) -> list[Finding]:
@@ -104,14 +104,16 @@ async def _namespaces(transport: ApiTransport, names: Collection[str], edit: str
         for name, answer in zip(names, answers, strict=True)
         if answer.ok
     }
-    free = [name for name, found in labels.items() if found.get(MANAGED) != "true"]
+    free = [name for name, values in labels.items() if values.get(MANAGED) != "true"]
     findings = []
     if missing:
-        what = f"leaves claim namespaces that do not exist: {', '.join(missing)}"
-        findings.append(Finding("note", "namespaces", what, f"kubectl create namespace {missing[0]}, or {edit}"))
+        detail = f"leaves claim namespaces that do not exist: {', '.join(missing)}"
+        findings.append(Finding("note", "namespaces", detail, f"kubectl create namespace {missing[0]}, or {edit}"))
     if policies and free:
-        what = f"{', '.join(free)} without the label {MANAGED}=true: the policies do not guard their jobs"
-        findings.append(Finding("note", "namespaces", what, f"kubectl label namespace {' '.join(free)} {MANAGED}=true"))
+        detail = f"{', '.join(free)} without the label {MANAGED}=true: the policies do not guard their jobs"
+        findings.append(
+            Finding("note", "namespaces", detail, f"kubectl label namespace {' '.join(free)} {MANAGED}=true")
+        )
     return findings
 
 

@@ -123,4 +123,4 @@ async def test_decisions_wait_while_the_disk_is_full_and_go_on_by_themselves(tmp
             await until(lambda: finished(simulated, "during"), 60.0)
             await until(lambda: not services.reasons(), 60.0)
             assert loop.time() - began < 30.0
-        await prove(await commits_of(server.url, "main"), tmp_path)
+        await prove(await commits_of(server.url, "main", whole=True), tmp_path)

@@ -1,4 +1,5 @@
-"""The English of `make lint`: turns of phrase that keep newcomers out, and two measures of pages and docstrings.
+"""The English of `make lint`: turns of phrase that keep newcomers out, names of variables that name nothing, and two
+measures of pages and docstrings.
 
 ``english.toml`` has the turns of phrase with better words, the pronouns that are counted, and the goals. For each area
 that misses a goal the file has a number, and the number only goes down: ``python -m kit.english --shrink``.
@@ -91,6 +92,31 @@ def found_in(path: str, text: str, patterns: list[tuple[re.Pattern[str], str]]) 
             yield Finding(path, text.count("\n", 0, match.start()) + 1, " ".join(match.group().split()), better)
 
 
+def nameless(path: str, text: str, names: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables and parameters of a module with one of the names. Fields of a class, functions and keywords may have
+    them.
+    """
+    tree = ast.parse(text)
+    fields = {
+        target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.Assign | ast.AnnAssign)
+        for target in (line.targets if isinstance(line, ast.Assign) else [line.target])
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
+                pass
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                pass
+            case _:
+                continue
+        if name in names:
+            yield Finding(path, node.lineno, name, names[name])
+
+
 def files() -> Iterator[Path]:
     """Everything that is read, generated pages left out: they are made of what is read."""
     for place in PLACES:
@@ -100,13 +126,15 @@ def files() -> Iterator[Path]:
                 yield found
 
 
-def look(patterns: list[tuple[re.Pattern[str], str]]) -> list[Finding]:
+def look(patterns: list[tuple[re.Pattern[str], str]], names: Mapping[str, str]) -> list[Finding]:
     """Every finding of the repository, in order."""
-    return [
-        each
-        for path in files()
-        for each in sorted(found_in(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), patterns))
-    ]
+    findings: list[Finding] = []
+    for path in files():
+        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        findings += sorted(found_in(name, text, patterns))
+        if path.suffix == ".py" and name.startswith(("libs/", "services/")):
+            findings += sorted(nameless(name, text, names))
+    return findings
 
 
 def prose(path: str, text: str) -> Iterator[str]:
@@ -179,7 +207,7 @@ def main(arguments: list[str]) -> int:
     """Check; with ``--shrink`` lower the numbers, with ``--measure`` print the measures."""
     text = LIST.read_text()
     table = tomllib.loads(text)
-    found = look(rules(table))
+    found = look(rules(table), table["names"])
     areas = measure(re.compile(table["counted"]["pronouns"], re.IGNORECASE | re.VERBOSE))
     if "--measure" in arguments:
         sys.stdout.writelines(f"{name}: {m.words} words, {m.numbers()}\n" for name, m in areas.items())

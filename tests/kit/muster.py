@@ -114,6 +114,6 @@ async def running(
                 await cluster.until(muster.ready, what="Muster to be ready")
             yield muster
     if prove:
-        muster.proven = await proof.prove(await muster.commits(), folder)
+        muster.proven = await proof.prove(await proof.commits_of(nats_url, muster.cell, whole=True), folder)
     if not cell:
         await forget(nats_url, muster.cell)

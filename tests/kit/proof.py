@@ -20,6 +20,7 @@ from kit.audits import AuditReport, audit
 from kit.published import judge_all
 from muster.core.docket import Docket, Judge
 from muster.events.envelope import Stored
+from muster.ports import Log, LogLostError
 from muster.runtime.replaying.replay import replay
 
 TESTS = Path(__file__).parents[1]
@@ -33,24 +34,56 @@ class ProofError(AssertionError):
     """The log is not as it must be."""
 
 
-async def commits_of(nats_url: str, cell: str) -> list[Stored]:
-    """The log of a cell as it counts, up to its present end."""
+class _Read:
+    """A log as far as it was read."""
+
+    def __init__(self) -> None:
+        self.log_id = ""
+        self.commits: list[Stored] = []
+        self._judge = Judge(Docket())
+
+    async def on(self, log: Log) -> None:
+        """Read to the present end."""
+        self.log_id = log.identity.log_id
+        async for batch in log.follow(self.commits[-1].seq if self.commits else 0):
+            if not batch:
+                return
+            self.commits += map(self._judge.hear, batch)
+            judge_all(batch)
+        raise AssertionError("a log is followed for ever")
+
+
+_read: dict[tuple[str, str], _Read] = {}
+"""The log that was asked for last, by URL and cell."""
+
+
+async def commits_of(nats_url: str, cell: str, *, whole: bool = False) -> list[Stored]:
+    """The log of a cell as it counts, up to its present end.
+
+    Tests that wait ask many times a second. So commits that an earlier call has read and judged are not read again,
+    unless ``whole`` or the cell has another log by now.
+    """
     from muster.bus.cell import open_log
     from muster.bus.connection import connect
     from muster.bus.jetstream import JetStream
 
+    read = _read.pop((nats_url, cell), _Read())
+    _read.clear()
     connection = await connect(nats_url, name="proof")
     try:
         log = await open_log(JetStream(connection), cell)
-        found, judge = list[Stored](), Judge(Docket())
-        async for batch in log.follow(0):
-            if not batch:
-                return found
-            found += map(judge.hear, batch)
-            judge_all(batch)
-        raise AssertionError("a log is followed for ever")
+        chain = {log.identity.log_id, *(generation.log_id for generation in log.identity.earlier)}
+        if whole or read.log_id not in chain:
+            read = _Read()
+        try:
+            await read.on(log)
+        except LogLostError:  # Set back: the log is shorter than it was.
+            read = _Read()
+            await read.on(log)
     finally:
         await connection.close()
+    _read[nats_url, cell] = read
+    return [*read.commits]
 
 
 def ending(commits: Sequence[Stored]) -> str:

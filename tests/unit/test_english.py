@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from kit.english import LIST, Finding, Measure, above, area, found_in, judged, measured, prose, rules, shrunk
+from kit.english import LIST, Finding, Measure, above, area, found_in, judged, measured, nameless, prose, rules, shrunk
 
 TABLE = tomllib.loads(LIST.read_text())
 PRONOUNS = re.compile(TABLE["counted"]["pronouns"], re.IGNORECASE | re.VERBOSE)
@@ -23,6 +23,25 @@ def test_the_dialect_is_found_also_over_the_end_of_a_line() -> None:
     assert words("the sum of\nwhat is left, and what to do") == ["of what"]
     assert words("users who wait; test_nobody_waits; 0037-nobody-passes.md; standings; backed") == []
     assert words("A job stays suspended until it fits its team's quota and every parent quota.") == []
+
+
+def test_a_variable_that_names_nothing_is_found_and_a_field_is_not() -> None:
+    module = """
+class Row:
+    found: int
+    said = 1
+
+def seen(what, *, each=0):
+    found = [said for said in each]
+    match found:
+        case [*what]:
+            pass
+    return dict(found=each.found)
+
+lambda each: each
+"""
+    names = [(finding.line, finding.words) for finding in nameless("libs/x.py", module, TABLE["names"])]
+    assert sorted(names) == [(6, "each"), (6, "what"), (7, "found"), (7, "said"), (9, "what"), (13, "each")]
 
 
 def test_an_area_may_have_as_many_as_the_list_allows_and_no_more() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
@@ -73,6 +74,20 @@ def test_every_room_is_on_the_map() -> None:
     assert not [
         path for path in paths if f"muster/{path}" not in page and f"`{path.rpartition('/')[2]}`" not in page
     ], "rooms that the map of docs/architecture.md does not name"
+
+
+def test_the_import_contracts_name_every_service_and_every_package() -> None:
+    linter = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]
+    roots = {"muster", "muster_tools", *(path.name for path in (REPOSITORY / "services").glob("muster_*"))}
+    assert set(linter["root_packages"]) == roots
+    packages = {name for name in modules() if name.count(".") == 1} | roots - {"muster"}
+    layers = [re.split("[^a-z_.]+", layer) for layer in linter["contracts"][0]["layers"]]
+    assert {name for layer in layers for name in layer} == packages, "the first contract has no layer for these"
+    owned = [contract for contract in linter["contracts"] if contract["name"].startswith("Only ")]
+    assert len(owned) > 3, "the contracts of the libraries were not found"
+    for contract in owned:
+        owner = contract["name"].split()[1]
+        assert set(contract["source_modules"]) == packages - {owner}, contract["name"]
 
 
 def test_the_wheel_has_what_runs_and_neither_generators_nor_doubles() -> None:

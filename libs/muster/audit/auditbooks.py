@@ -90,7 +90,9 @@ FREELY_MS = 7 * 24 * 3_600_000
 
 
 def rests_after(reason: ReleaseReason) -> bool:
-    """Whether a job is not proposed before a pause is over, or nodes have room, once its charge ended so."""
+    """Whether a job rests after the end of its charge for this reason. The queue sorter proposes a resting job again
+    after a pause, or when nodes have room.
+    """
     match reason:
         case "resume_failed" | "no_nodes" | "timed_out":
             return True

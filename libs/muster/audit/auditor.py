@@ -176,12 +176,12 @@ class Auditor:
 
     def _ruled(self, root: str, rules: Rules) -> None:
         """The tree's rule for free borrowers counts for every waiting job."""
-        before, said = self._trees.by_root.get(root), rules.borrow_freely_ms
-        if said == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
+        before, allowed = self._trees.by_root.get(root), rules.borrow_freely_ms
+        if allowed == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
             return
-        self._said[root] = max(said, 0)
+        self._said[root] = max(allowed, 0)
         for waiting in self._waiting.values():
-            waiting.freely_ms = max(said, 0) if root_of(waiting.queue) == root else waiting.freely_ms
+            waiting.freely_ms = max(allowed, 0) if root_of(waiting.queue) == root else waiting.freely_ms
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority

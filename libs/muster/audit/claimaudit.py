@@ -113,8 +113,8 @@ class ClaimAudit:
         seq = stored.seq
         match event:
             case EvictionOrdered():
-                said = "more jobs are suspended for it, and those before are leaving as ordered"
-                yield from self._was_needed(event.ref.uid, said)
+                reason = "more jobs are suspended for it, and those before are leaving as ordered"
+                yield from self._was_needed(event.ref.uid, reason)
             case ClaimEnded():
                 yield from self._was_needed(event.ref.uid, f"its claim ends without a change: {event.outcome}")
             case QuotaReserved():
@@ -174,11 +174,11 @@ class ClaimAudit:
         self._jobs.pop(uid, None)
         self._told[uid] = seq
 
-    def _was_needed(self, uid: str, said: str) -> Iterator[Finding]:
+    def _was_needed(self, uid: str, reason: str) -> Iterator[Finding]:
         """I26: between two orders for a claim, or an order and the end of the claim, something has changed."""
         held = self._orders.by_uid.get(uid)
         if held is not None and held.suspended:
-            told = f"{held.ref}: {held.suspended} were suspended for it, {said}"
+            told = f"{held.ref}: {held.suspended} were suspended for it, {reason}"
             changed = self._changed(uid, held.opened) or (held.for_nodes and self._nodes > held.opened)
             yield "I26", changed, told
 
@@ -186,8 +186,8 @@ class ClaimAudit:
         """I25, for a job that uses held quota: the claim lasts, and the quota is free again by the promised time."""
         ends = at + event.run_ms
         kept = any(claim.ref.key == event.beside and ends <= claim.promised for claim in self._orders.by_uid.values())
-        said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
-        return "I25", bool(event.run_ms) and kept, said
+        message = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
+        return "I25", bool(event.run_ms) and kept, message
 
     def _changed(self, uid: str, since: int) -> bool:
         """Whether any change since a sequence affects a claim."""
@@ -204,9 +204,9 @@ class ClaimAudit:
         """The plan was tried on the nodes before a victim left: the job lacks a place only if the nodes changed."""
         held = self._places.pop(event.ref.uid, None)
         if held is not None:
-            said = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
+            message = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
             changed = self._nodes > held.opened or self._changed(event.ref.uid, held.opened)
-            yield "I26", changed, f"{event.ref}: {said}"
+            yield "I26", changed, f"{event.ref}: {message}"
 
     def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:
         """A Ray cluster asks for replicas, or for none any more; or some are granted, and held no longer."""
@@ -312,14 +312,14 @@ class MoveAudit:
                 moved.left = at
 
     def _ordered(self, event: EvictionOrdered, commit: Commit) -> Iterator[Finding]:
-        said, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
+        job, moving = f"{event.ref}", [victim for victim in event.victims if victim.moves]
         leaving, victims = {victim.ref.uid for victim in event.victims}, [victim.ref.uid for victim in moving]
         whole = [move.uid for move in event.moves] == victims and all(move.places for move in event.moves)
-        yield "I28", whole, f"{said}: {len(victims)} are to move for it, and {len(event.moves)} have places"
-        yield "I28", len(victims) <= self._most, f"{said}: {len(victims)} move for it, over {self._most}"
+        yield "I28", whole, f"{job}: {len(victims)} are to move for it, and {len(event.moves)} have places"
+        yield "I28", len(victims) <= self._most, f"{job}: {len(victims)} move for it, over {self._most}"
         for uid in (event.ref.uid, *victims):
             apart = commit.at - self._lately.get(uid, commit.at - APART_MS)
-            yield "I28", apart >= APART_MS, f"{said}: {uid} takes part in two moves within {apart} ms"
+            yield "I28", apart >= APART_MS, f"{job}: {uid} takes part in two moves within {apart} ms"
             self._lately[uid] = commit.at
         for victim, move in zip(moving, event.moves, strict=False):
             nodes = frozenset(place.node for place in move.places)

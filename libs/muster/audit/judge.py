@@ -59,9 +59,9 @@ def _watched(row: Watched) -> Iterator[type[Event]]:
         yield from (ChildObserved, ChildGone)
 
 
-def _by_kind(said: tuple[type[Event], ...]) -> Rights:
-    decided = frozenset(kind for kind in said if issubclass(kind, Decision))
-    return {"decision": decided, "input": frozenset(said) - decided}
+def _by_kind(types: tuple[type[Event], ...]) -> Rights:
+    decided = frozenset(kind for kind in types if issubclass(kind, Decision))
+    return {"decision": decided, "input": frozenset(types) - decided}
 
 
 RIGHTS: Mapping[str, Rights] = dict(_rights())

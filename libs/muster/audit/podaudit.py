@@ -156,10 +156,10 @@ class GangAudit:
             key = self._key.get(place.ref.uid, "")
             given[key] = given.get(key, 0) + 1
         for key in event.gangs:
-            team, said = self._team(key), self._said(key)
-            if team.changed > commit.in_seq or said is None or said.refusal:
+            team, declared = self._team(key), self._said(key)
+            if team.changed > commit.in_seq or declared is None or declared.refusal:
                 continue
-            need = missing(said.policy, said.minimum, self._counts(team))
+            need = missing(declared.policy, declared.minimum, self._counts(team))
             again = all(place.ref.uid in self._given for place in event.pods if self._key.get(place.ref.uid) == key)
             whole = need <= given.get(key, 0) or again
             yield "I3", whole, f"gang {key} starts with {given.get(key, 0)} pods and needs {need}"
@@ -247,9 +247,13 @@ class GrowthAudit:
             case NodesRequested():
                 owner, name = for_whom(event), f"{event.namespace}/{event.name}"
                 yield "I21", owner not in self._open, f"{name} is asked for beside {self._open.get(owner)}, for {owner}"
-                for each in event.pools:
-                    most = self._most.get(each.pool, 0)
-                    yield "I21", each.nodes <= most, f"{name} asks for {each.nodes} of pool {each.pool}, at most {most}"
+                for node_pool in event.pools:
+                    most = self._most.get(node_pool.pool, 0)
+                    yield (
+                        "I21",
+                        node_pool.nodes <= most,
+                        f"{name} asks for {node_pool.nodes} of pool {node_pool.pool}, at most {most}",
+                    )
                 self._open[owner] = name
             case NodesRequestWithdrawn():
                 if self._open.get(for_whom(event)) == f"{event.namespace}/{event.name}":
@@ -388,5 +392,5 @@ class WorkersAudit:
         valid = asked is not None and asked.attempt == event.attempt and not 0 < asked.over <= known
         named = asked is not None and valid and pods <= asked.pods
         late = asked is not None and 0 < asked.at <= self._now - PATIENCE_MS
-        what = "were not named to its operator" if not named else "were named to its operator a moment ago"
-        return "I27", named and late, f"workers of {event.ref} are deleted that {what}"
+        naming = "were not named to its operator" if not named else "were named to its operator a moment ago"
+        return "I27", named and late, f"workers of {event.ref} are deleted that {naming}"

@@ -134,9 +134,9 @@ class LeafAudit:
             case _:
                 pass
 
-    def _turn(self, uid: str, what: str) -> Finding:
+    def _turn(self, uid: str, action: str) -> Finding:
         self._turns[uid] += 1
-        return "I23", self._turns[uid] <= MOST_TURNS, f"{what} {self._turns[uid]} times and nothing has happened"
+        return "I23", self._turns[uid] <= MOST_TURNS, f"{action} {self._turns[uid]} times and nothing has happened"
 
     def _home(self, uid: str) -> tuple[str, int]:
         """(leaf of a workload, or none; sequence since when the leaf may be due)."""

@@ -93,7 +93,7 @@ async def _load(objects: ObjectBucket, identity: LogIdentity, entry: Listed) -> 
 
 def _listed(states: Sequence[Snapshot]) -> BaseList:
     return BaseList(
-        tuple(Listed(each.stage, each.shard, each.seq, each.schema, body_hash(each.body)) for each in states)
+        tuple(Listed(state.stage, state.shard, state.seq, state.schema, body_hash(state.body)) for state in states)
     )
 
 

@@ -102,9 +102,9 @@ async def open_log(
         pointer = read_pointer(cell, entry.value if entry is not None else None)
         if pointer is not None:
             config = log_config(cell, pointer.generation, limits or Limits())
-            found = await ensure(js, config, create=False, ignore=ignore)
-            if found is not None:
-                _check_subjects(config, found)
+            info = await ensure(js, config, create=False, ignore=ignore)
+            if info is not None:
+                _check_subjects(config, info)
                 await _check_genesis(js, cell, pointer)
                 return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
@@ -158,11 +158,11 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     """Put a generation in force in a cell that has none, or has lost this very one. Raises BusError."""
     state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
-    found = read_pointer(cell, entry.value if entry is not None else None)
-    if found == pointer:
+    current = read_pointer(cell, entry.value if entry is not None else None)
+    if current == pointer:
         return
-    if found is not None and found.log_id != pointer.log_id:
-        raise BusError(f"cell {cell} has log {found.log_id} by now, generation {found.generation}")
+    if current is not None and current.log_id != pointer.log_id:
+        raise BusError(f"cell {cell} has log {current.log_id} by now, generation {current.generation}")
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
 
@@ -241,17 +241,17 @@ async def found_generation(
 async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
     """The generations without those before a removed stream."""
     kept: list[Earlier] = []
-    for each in reversed(identity.earlier):
-        if await js.info(subjects.log_stream(identity.cell, each.generation), checks=1) is None:
+    for ended in reversed(identity.earlier):
+        if await js.info(subjects.log_stream(identity.cell, ended.generation), checks=1) is None:
             break
-        kept.append(each)
+        kept.append(ended)
     return replace(identity, earlier=tuple(reversed(kept)))
 
 
-def _check_subjects(wanted: Mapping[str, Any], found: StreamInfo) -> None:
+def _check_subjects(wanted: Mapping[str, Any], info: StreamInfo) -> None:
     """A stage may be closed for a while, and nothing but the log has a place in it."""
     (whole,) = wanted["subjects"]
-    opened = found.config.get("subjects") or ()
+    opened = info.config.get("subjects") or ()
     if opened != [whole] and not {*opened} < {f"{whole.removesuffix('>')}{stage}.*" for stage in STAGES}:
         raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be {[whole]!r}")
 
@@ -270,19 +270,19 @@ async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
     """A generation without a genesis has lost it: the generation is opened, so that it can be given up
     (muster.bus.marks).
     """
-    found = await own_genesis(js, cell, pointer.generation, pointer.first)
-    if found is not None and (found.log_id != pointer.log_id or found.generation != pointer.generation):
+    genesis = await own_genesis(js, cell, pointer.generation, pointer.first)
+    if genesis is not None and (genesis.log_id != pointer.log_id or genesis.generation != pointer.generation):
         raise BusError(
-            f"stream {pointer.stream} holds log {found.log_id} where log {pointer.log_id} is expected: it was replaced "
-            "or restored from elsewhere; restore the right one, or delete it"
+            f"stream {pointer.stream} holds log {genesis.log_id} where log {pointer.log_id} is expected: it was "
+            "replaced or restored from elsewhere; restore the right one, or delete it"
         )
 
 
 async def _newest_generation(js: JetStream, cell: str) -> int | None:
     """The highest generation that has a stream, for when the pointer is lost."""
     names = await js.names(subjects.cell_log_subjects(cell))
-    found = [subjects.log_generation(cell, name) for name in names]
-    return max((number for number in found if number is not None), default=None)
+    generations = [subjects.log_generation(cell, name) for name in names]
+    return max((number for number in generations if number is not None), default=None)
 
 
 async def _rebuilt(js: JetStream, cell: str, generation: int) -> LogPointer | None:
@@ -300,7 +300,7 @@ async def _rebuilt(js: JetStream, cell: str, generation: int) -> LogPointer | No
     if not chain:
         return None
     newest, first = chain[0]
-    earlier = tuple(Earlier(each.generation, each.log_id, seq) for each, seq in reversed(chain[1:]))
+    earlier = tuple(Earlier(genesis.generation, genesis.log_id, seq) for genesis, seq in reversed(chain[1:]))
     return LogPointer.of(cell, newest, first, earlier)
 
 

@@ -234,7 +234,7 @@ class Connection:
         """nats-py says in lower case what is denied: it is one of the subjects that were used last."""
         quoted = re.search(r'"([^"]*)"', text)
         denied = quoted[1] if quoted else ""
-        subject = next((each for each in reversed(self._used) if each.lower() == denied), denied)
+        subject = next((used for used in reversed(self._used) if used.lower() == denied), denied)
         verb = "subscribe to" if "subscription" in text.lower() else "publish on"
         theirs = denied.startswith(("_inbox", "$js.api."))
         settings = "set nats_inbox_prefix and nats_api_prefix to those of the user, or " if theirs else ""
@@ -297,9 +297,9 @@ async def connect(
         if file is not None and not file.is_file():
             raise ConnectError(f"cannot connect as {name}: there is no credentials file {file}")
     urls = [url] if isinstance(url, str) else list(url)
-    if any(each.startswith(("ws://", "wss://")) for each in urls):
+    if any(url.startswith(("ws://", "wss://")) for url in urls):
         raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
-    where = ", ".join(redacted(each) for each in urls)
+    where = ", ".join(redacted(url) for url in urls)
     client = TlsClient(required=tls_required(urls, tls, server_name))
     connection = Connection(client, name, notice, api_prefix)
     errors: list[str] = []

@@ -53,10 +53,10 @@ class _Reading(Struct):
 
     def taken(self, last: int) -> dict[int, bytes]:
         """What was read up to a sequence, which is not kept."""
-        found = {seq: digest for seq, digest in self.pending.items() if seq <= last}
-        for seq in found:
+        digests = {seq: digest for seq, digest in self.pending.items() if seq <= last}
+        for seq in digests:
             del self.pending[seq]
-        return found
+        return digests
 
 
 class CopiesRead(Struct, frozen=True):
@@ -91,15 +91,15 @@ class CopyReader:
         first, last = self._upto + 1, self._upto
         if self.servers != self._readings.keys():
             return CopiesRead(first, last, {}, ended=False)
-        last = min(each.upto for each in self._readings.values())
-        found = {name: each.taken(last) for name, each in self._readings.items()}
+        last = min(reading.upto for reading in self._readings.values())
+        taken = {name: reading.taken(last) for name, reading in self._readings.items()}
         self._upto = max(self._upto, last)
-        return CopiesRead(first, last, found, ended)
+        return CopiesRead(first, last, taken, ended)
 
     async def close(self) -> None:
         """Let go of the consumers."""
-        for each in self._readings.values():
-            await self._drop(each.consumer)
+        for reading in self._readings.values():
+            await self._drop(reading.consumer)
         self._readings.clear()
 
     async def _place(self) -> None:
@@ -161,7 +161,7 @@ class CopyReader:
         finally:
             await connection.unsubscribe(subscription)
         if not whole:
-            self._readings = {name: each for name, each in self._readings.items() if each is not reading}
+            self._readings = {name: other for name, other in self._readings.items() if other is not reading}
         return count > 0
 
 

@@ -31,8 +31,8 @@ class UnansweredError(Exception):
 class ApiError(BusError):
     """JetStream refused a request."""
 
-    def __init__(self, what: str, code: int, err_code: int, description: str) -> None:
-        super().__init__(f"{what}: {description} (code {code}, error {err_code})")
+    def __init__(self, request: str, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{request}: {description} (code {code}, error {err_code})")
         self.code = code
         self.err_code = err_code
         self.description = description
@@ -42,8 +42,10 @@ class ApiError(BusError):
         """Whether there is no room: of the stream, of the account, or on the disk."""
         if self.err_code in (STORAGE_EXCEEDED, INSUFFICIENT_RESOURCES):
             return True
-        said = self.description
-        return self.err_code == STORE_FAILED and ("maximum" in said or "no space" in said or "resource" in said)
+        description = self.description
+        return self.err_code == STORE_FAILED and (
+            "maximum" in description or "no space" in description or "resource" in description
+        )
 
     @property
     def passing(self) -> bool:

@@ -67,12 +67,12 @@ class JetStreamGenerations:
         """What the genesis of a generation that can still be read says. Raises BusError."""
         if generation == identity.generation:
             return identity
-        each = next(each for each in identity.earlier if each.generation == generation)
-        first = await self._js.get(subjects.log_stream(self._cell, generation), each.first)
+        ended = next(ended for ended in identity.earlier if ended.generation == generation)
+        first = await self._js.get(subjects.log_stream(self._cell, generation), ended.first)
         genesis = genesis_of(first.data) if first is not None else None
-        if genesis is None or genesis.log_id != each.log_id:
+        if genesis is None or genesis.log_id != ended.log_id:
             raise BusError(f"stream {subjects.log_stream(self._cell, generation)} does not begin with its genesis")
-        return LogIdentity(identity.cell, each.log_id, generation, each.first, genesis.state)
+        return LogIdentity(identity.cell, ended.log_id, generation, ended.first, genesis.state)
 
     async def seal(self, identity: LogIdentity) -> int:
         """See ports.Generations. The room the stream had reserved and not used is released."""

@@ -61,10 +61,10 @@ async def import_log(
             f"cell {cell} has log {held.log_id}, generation {held.generation}: a log is imported where there is none, "
             "or where this very one was lost; name another cell with --cell"
         )
-    found = await js.info(stream, checks=1)
-    if found is not None:
+    info = await js.info(stream, checks=1)
+    if info is not None:
         raise OccupiedError(
-            f"stream {stream} exists and has {found.state.messages} messages: a log is imported into an empty one. "
+            f"stream {stream} exists and has {info.state.messages} messages: a log is imported into an empty one. "
             "If it is what an import left that broke off, delete the stream and import again"
         )
     await ensure(js, bucket_config(subjects.state_bucket(cell), size), create=True)
@@ -119,7 +119,7 @@ async def _store_all(js: JetStream, cell: str, generation: int, window: list[Bod
     finally:
         for answer in answers:
             answer.cancel()
-    if len(stored) == len(window) and all(_is_stored(each) for each in stored):
+    if len(stored) == len(window) and all(_is_stored(message) for message in stored):
         return
     for body in window:
         await _store(js, cell, generation, body)

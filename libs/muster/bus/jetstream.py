@@ -50,9 +50,9 @@ class PubAck(Struct, frozen=True):
     duplicate: bool = False
     error: _Error | None = None
 
-    def refusal(self, what: str) -> ApiError | None:
+    def refusal(self, request: str) -> ApiError | None:
         """The error as an exception about ``what``; None when the message is stored."""
-        return None if self.error is None else _api_error(what, self.error)
+        return None if self.error is None else _api_error(request, self.error)
 
 
 class StreamState(Struct, frozen=True):
@@ -80,7 +80,7 @@ class StreamCluster(Struct, frozen=True):
     @property
     def members(self) -> set[str]:
         """All of them."""
-        return {self.leader, *(each.name for each in self.replicas)} - {""}
+        return {self.leader, *(replica.name for replica in self.replicas)} - {""}
 
 
 class StreamInfo(Struct, frozen=True):
@@ -247,9 +247,13 @@ class JetStream:
             if err.err_code == NO_MESSAGE:
                 return None
             raise
-        found = _messages.decode(answer).message
+        message = _messages.decode(answer).message
         return Message(
-            subject=found.subject, seq=found.seq, data=found.data, headers=parse_headers(found.hdrs), time=found.time
+            subject=message.subject,
+            seq=message.seq,
+            data=message.data,
+            headers=parse_headers(message.hdrs),
+            time=message.time,
         )
 
 
@@ -264,5 +268,5 @@ def parse_headers(raw: bytes) -> dict[str, str]:
     return {name.strip(): value.strip() for name, colon, value in lines if colon}
 
 
-def _api_error(what: str, error: _Error) -> ApiError:
-    return ApiError(what, error.code, error.err_code, error.description)
+def _api_error(request: str, error: _Error) -> ApiError:
+    return ApiError(request, error.code, error.err_code, error.description)

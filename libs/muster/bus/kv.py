@@ -36,10 +36,10 @@ class KvBucket:
 
     async def get(self, key: str, *, patience_s: float | None = 30.0) -> KvEntry | None:
         """The newest revision of ``key``, None when there never was one or it expired."""
-        found = await self._js.last(self._stream, self._prefix + key, patience_s=patience_s)
-        if found is None:
+        message = await self._js.last(self._stream, self._prefix + key, patience_s=patience_s)
+        if message is None:
             return None
-        return KvEntry(None if found.headers.get(_OPERATION) else found.data, found.seq)
+        return KvEntry(None if message.headers.get(_OPERATION) else message.data, message.seq)
 
     async def keys(self, prefix: str) -> list[str]:
         """Every key below a prefix of tokens, in sorted order, deleted ones too. Raises BusError."""

@@ -109,9 +109,9 @@ class JetStreamLog:
     async def learn(self) -> tuple[int, bytes]:
         """Know the end of the log as it is now, without reading up to it."""
         seq = max(await self.end(), self._identity.first)
-        found = await self._js.get(self.stream, seq, patience_s=None)
-        if found is not None:
-            self._knows(seq, digest_of(seq, self._seat(found.subject), found.data))
+        message = await self._js.get(self.stream, seq, patience_s=None)
+        if message is not None:
+            self._knows(seq, digest_of(seq, self._seat(message.subject), message.data))
         return self._known
 
     def _knows(self, seq: int, digest: bytes) -> None:
@@ -210,29 +210,29 @@ class JetStreamLog:
         """
         own = 0
         while expected < last:
-            found = await self._js.next(self.stream, subject, expected + 1)
-            if found is None:
+            message = await self._js.next(self.stream, subject, expected + 1)
+            if message is None:
                 break
-            other = heard(found.seq, self._seat(subject), found.data)
-            if body_hash(found.data) == body_hash(body):
-                own = found.seq
+            other = heard(message.seq, self._seat(subject), message.data)
+            if body_hash(message.data) == body_hash(body):
+                own = message.seq
             elif overtakes(other, commit):
                 raise FencedError(
                     f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
-                    f"commit {other.commit.commit_id} of epoch {other.commit.epoch} is stored at {found.seq}; another "
-                    "leader has taken over, so this one must stop"
+                    f"commit {other.commit.commit_id} of epoch {other.commit.epoch} is stored at {message.seq}; "
+                    "another leader has taken over, so this one must stop"
                 )
-            expected = found.seq
+            expected = message.seq
         return own, expected
 
     async def _last(self, subject: str) -> Message | None:
         try:
-            found: Message | None = await self._js.last(self.stream, subject, patience_s=None)
+            message: Message | None = await self._js.last(self.stream, subject, patience_s=None)
         except ApiError as err:
             if err.err_code == STREAM_NOT_FOUND:
                 await self._verify()
             raise BusError(str(err)) from err
-        return found
+        return message
 
     async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """See ports.Log. Batches hold what is there, up to 500 commits."""
@@ -315,9 +315,11 @@ class JetStreamLog:
     def _chain(self) -> Iterator[tuple[JetStreamLog, int]]:
         """The sealed generations before this generation, oldest first, each with its last sequence."""
         identity = self._identity
-        begins = (*(each.first for each in identity.earlier[1:]), identity.first)
-        for each, begin in zip(identity.earlier, begins, strict=False):
-            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first, imported=identity.imported)
+        begins = (*(generation.first for generation in identity.earlier[1:]), identity.first)
+        for generation, begin in zip(identity.earlier, begins, strict=False):
+            known = LogIdentity(
+                identity.cell, generation.log_id, generation.generation, generation.first, imported=identity.imported
+            )
             yield JetStreamLog(self._js, known, heartbeat_s=self._heartbeat_s), begin - 1
 
     async def _earlier(self, after: int) -> AsyncGenerator[list[Stored], None]:
@@ -345,8 +347,8 @@ class JetStreamLog:
 
     async def last(self, stage: str, shard: str) -> int:
         """See ports.Log."""
-        found = await self._last(subjects.log_subject(self._identity.cell, self._identity.generation, stage, shard))
-        return 0 if found is None else found.seq
+        message = await self._last(subjects.log_subject(self._identity.cell, self._identity.generation, stage, shard))
+        return 0 if message is None else message.seq
 
     async def time(self) -> int:
         """See ports.Log."""
@@ -366,8 +368,8 @@ class JetStreamLog:
 
     async def raw(self, seq: int) -> bytes | None:
         """The bytes stored at a sequence, for a message that cannot be decoded; None when there are none."""
-        found = await self._js.get(self.stream, seq)
-        return None if found is None else found.data
+        message = await self._js.get(self.stream, seq)
+        return None if message is None else message.data
 
     async def _info(self) -> StreamInfo:
         info = await self._js.info(self.stream, patience_s=None)
@@ -404,10 +406,10 @@ class JetStreamLog:
         self._check_end(await self.end(), seq)  # First: no server looks beyond the largest sequence.
         if not digest:
             return
-        found = await self._js.get(self.stream, seq, patience_s=None)
-        if found is None:
+        message = await self._js.get(self.stream, seq, patience_s=None)
+        if message is None:
             raise self._lost(f"does not have sequence {seq}, which was read")
-        if digest_of(seq, self._seat(found.subject), found.data) != digest:
+        if digest_of(seq, self._seat(message.subject), message.data) != digest:
             raise self._lost(f"holds another commit at {seq} than was read there")
 
     async def _prove_earlier(self, seq: int, digest: bytes) -> None:
@@ -416,15 +418,16 @@ class JetStreamLog:
             if sealed.identity.first <= seq <= end and await self._js.info(sealed.stream, checks=1) is not None:
                 await sealed.prove(seq, digest)
 
-    def _lost(self, what: str) -> LogLostError:
+    def _lost(self, trouble: str) -> LogLostError:
         return LogLostError(
-            f"log {self.stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
-            "from the state of the cluster: the keeper founds it where the processes agree, else `muster log recover`"
+            f"log {self.stream} {trouble}: it lost commits, and nothing more is built on it. Its next generation "
+            "starts from the state of the cluster: the keeper founds it where the processes agree, "
+            "else `muster log recover`"
         )
 
     async def _first(self) -> bytes | None:
-        found = await self._js.get(self.stream, self._identity.first, patience_s=None)
-        return None if found is None else found.data
+        message = await self._js.get(self.stream, self._identity.first, patience_s=None)
+        return None if message is None else message.data
 
     def _check_end(self, end: int, after: int) -> None:
         if end < after:

@@ -72,8 +72,8 @@ class Testimony(Struct, frozen=True):
         """Whether it is sure that the log lost commits."""
         if not self.begins:
             return True
-        first = min((each.seq for each in self.lost.values()), default=0)
-        against = [each for each in self.shown.values() if each.seq >= first]
+        first = min((mark.seq for mark in self.lost.values()), default=0)
+        against = [mark for mark in self.shown.values() if mark.seq >= first]
         return bool(self.lost) and not against and (self.enough or len(self.lost) >= AGREEING)
 
 
@@ -115,13 +115,13 @@ class JetStreamMarks:
 
     async def of(self, log: LogIdentity) -> dict[str, Mark]:
         """Those of a log, by user. Raises BusError."""
-        found: dict[str, Mark] = {}
+        marks: dict[str, Mark] = {}
         for key in await self._bucket.keys(MARKS):
             user = key.partition(".")[2]
             mark, _ = await self._last(user)
             if mark is not None and mark.log_id == log.log_id:
-                found[user] = mark
-        return found
+                marks[user] = mark
+        return marks
 
     async def _is_in_force(self, log_id: str) -> bool:
         """Whether the cell points to this log: of two, it is the later one."""

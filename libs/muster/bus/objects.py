@@ -100,11 +100,11 @@ class ObjectBucket:
         """The object. Raises ObjectBroken when it is not there whole, or has more than ``most`` bytes; BusError when
         the bus does not answer.
         """
-        found = await self._js.last(self._stream, self._meta_subject(name))
-        if found is None:
+        message = await self._js.last(self._stream, self._meta_subject(name))
+        if message is None:
             raise ObjectBroken(f"object {name} is not in bucket {self._name}")
         try:
-            meta = _metas.decode(found.data)
+            meta = _metas.decode(message.data)
         except UNREADABLE as err:
             raise ObjectBroken(f"object {name} in bucket {self._name}: {err}") from err
         body, seq = bytearray(), 1
@@ -123,13 +123,13 @@ class ObjectBucket:
     async def delete(self, name: str) -> None:
         """Remove an object and every trace; a missing object is fine. Raises ApiError, BusError."""
         subject = self._meta_subject(name)
-        found = await self._js.last(self._stream, subject)
-        if found is None:
+        message = await self._js.last(self._stream, subject)
+        if message is None:
             return
         await self._purge(subject)
         # What cannot be read does not tell which chunks were its own.
         with contextlib.suppress(*UNREADABLE):
-            await self._purge(self._chunk_subject(_metas.decode(found.data).nuid))
+            await self._purge(self._chunk_subject(_metas.decode(message.data).nuid))
 
     async def _discard(self, nuid: str) -> None:
         """Remove the chunks of an object that was not finished, if that can be had at once."""
@@ -142,15 +142,15 @@ class ObjectBucket:
         await self._js.ask(f"STREAM.PURGE.{self._stream}", {"filter": subject})
 
     async def _stored(self, answer: asyncio.Future[Msg], name: str) -> None:
-        what = f"cannot store object {name} in bucket {self._name}"
+        request = f"cannot store object {name} in bucket {self._name}"
         try:
             async with asyncio.timeout(ACK_TIMEOUT_S):
                 message = await answer
         except TimeoutError:
-            raise UnansweredError(f"{what}: no acknowledgement within {ACK_TIMEOUT_S:g} s") from None
+            raise UnansweredError(f"{request}: no acknowledgement within {ACK_TIMEOUT_S:g} s") from None
         if no_responders(message):
-            raise UnansweredError(f"{what}: no stream takes it")
-        refusal = decode_ack(message.data).refusal(what)
+            raise UnansweredError(f"{request}: no stream takes it")
+        refusal = decode_ack(message.data).refusal(request)
         if refusal is not None:
             raise refusal
 

@@ -73,10 +73,10 @@ class PublicPublisher:
 
     async def resume(self) -> Published:
         """Where to go on: after ``settled``; both texts are empty when nothing was published yet. Call it first."""
-        found = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
-        if found is not None:
-            self._settled = found.headers.get(SETTLED, "")
-            return Published(found.headers.get(CE_ID, ""), self._settled, _hex(found.headers.get(DIGEST, "")))
+        message = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
+        if message is not None:
+            self._settled = message.headers.get(SETTLED, "")
+            return Published(message.headers.get(CE_ID, ""), self._settled, _hex(message.headers.get(DIGEST, "")))
         info = await self._js.info(subjects.PUBLIC_STREAM)
         if info is not None and info.state.last_seq:  # It had messages: they are too old by now, or were removed.
             entry = await self._beside.get(KEPT)

@@ -33,10 +33,10 @@ class JetStreamReplicas:
 
     async def live(self) -> list[Replica]:
         """See ports.Replicas. Raises BusError."""
-        found: list[Replica] = []
+        replicas: list[Replica] = []
         for key in await self._bucket.keys("replica"):
             entry = await self._bucket.get(key)
             if entry is not None and entry.value is not None:
                 with contextlib.suppress(*UNREADABLE):  # Junk is no replica.
-                    found.append(_replicas.decode(entry.value))
-        return found
+                    replicas.append(_replicas.decode(entry.value))
+        return replicas

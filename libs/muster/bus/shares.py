@@ -58,7 +58,7 @@ async def shares(js: JetStream, identity: LogIdentity, after: int, end: int) -> 
     async def check(_read: int) -> None:
         await filled(js, identity)
 
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     stream = subjects.log_stream(identity.cell, identity.generation)
     reader = StreamReader(js, stream, max(after, end - SAMPLE, identity.first - 1), check, headers_only=True)
     try:
@@ -66,12 +66,12 @@ async def shares(js: JetStream, identity: LogIdentity, after: int, end: int) -> 
         while seq < end:
             for raw in await reader.read():
                 seat = subjects.seat_of_subject(identity.cell, raw.subject)
-                found[parts(seat)[1].partition(".")[0]] += int((raw.headers or {}).get(SIZE, 0)) + len(raw.subject)
+                sizes[parts(seat)[1].partition(".")[0]] += int((raw.headers or {}).get(SIZE, 0)) + len(raw.subject)
                 seq = raw.seq
     finally:
         await reader.close()
-    whole = sum(found.values())
-    return {stage: size / whole for stage, size in found.items()} if whole else {}
+    whole = sum(sizes.values())
+    return {stage: size / whole for stage, size in sizes.items()} if whole else {}
 
 
 async def close(js: JetStream, identity: LogIdentity, stages: Iterable[str]) -> None:

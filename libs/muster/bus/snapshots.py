@@ -81,8 +81,8 @@ class JetStreamSnapshots:
         except BusError as err:
             self._warn(f"no snapshot of {stage}/{shard}: {err}")
             return None
-        own = (each for each in pointer.kept if each.log_id == self._identity.log_id)
-        return next((Fingerprint(each.seq, each.schema, each.digest) for each in own), None)
+        own = (pointed for pointed in pointer.kept if pointed.log_id == self._identity.log_id)
+        return next((Fingerprint(pointed.seq, pointed.schema, pointed.digest) for pointed in own), None)
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
         """See ports.Snapshots. What cannot be used is passed over with a warning, and so is any trouble with the bus
@@ -160,7 +160,7 @@ class JetStreamSnapshots:
                     await self._forget(snapshot.stage, old)
                 return True
             pointer, revision = await self._possible(snapshot, end)
-        if all(each.object != kept.object for each in pointer.kept):
+        if all(pointed.object != kept.object for pointed in pointer.kept):
             await self._forget(snapshot.stage, kept)
         return False
 
@@ -184,9 +184,10 @@ class JetStreamSnapshots:
         pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
         following = self._identity.generation + 1
         kept = (
-            each
-            for each in pointer.kept
-            if each.generation == following or (each.generation < following and (end is None or each.seq <= end))
+            pointed
+            for pointed in pointer.kept
+            if pointed.generation == following
+            or (pointed.generation < following and (end is None or pointed.seq <= end))
         )
         return Pointer(kept=tuple(kept)), revision
 
@@ -221,7 +222,7 @@ def _inflated(stored: bytes) -> bytes:
 
 def _newer(kept: KeptSnapshot, pointer: Pointer) -> bool:
     """Whether a snapshot is newer than all that are kept; a later generation is newer than any sequence."""
-    return all((kept.generation, kept.seq) > (each.generation, each.seq) for each in pointer.kept)
+    return all((kept.generation, kept.seq) > (pointed.generation, pointed.seq) for pointed in pointer.kept)
 
 
 def _key(stage: str, shard: str) -> str:

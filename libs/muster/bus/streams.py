@@ -198,12 +198,12 @@ async def ensure(
 
 def differences(wanted: Mapping[str, Any], actual: Mapping[str, Any], ignore: frozenset[str]) -> list[str]:
     """One phrase per field that is not as wanted, in sorted order."""
-    found: list[str] = []
+    unlike: list[str] = []
     for field, value in sorted(wanted.items()):
         if field in ignore or field == "description":
             continue
         # The server leaves out what is false, and writes "none of it" as null, 0, [] or {}.
         other = actual.get(field) or False if value is False else actual.get(field)
         if other != value:
-            found.append(f"{field} is {other!r}, must be {value!r}")
-    return found
+            unlike.append(f"{field} is {other!r}, must be {value!r}")
+    return unlike

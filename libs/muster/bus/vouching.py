@@ -43,8 +43,8 @@ class Vouches:
         if again:
             return
         try:
-            said = encode(LeaseHolder(process=process, log_id=identity.log_id))
-            written = await self._bucket.put(f"{service}.{SHARD}", said, revision=revision, timeout_s=PATIENCE_S)
+            holder = encode(LeaseHolder(process=process, log_id=identity.log_id))
+            written = await self._bucket.put(f"{service}.{SHARD}", holder, revision=revision, timeout_s=PATIENCE_S)
         except UnansweredError:
             return
         self._seen[service] = written or revision
@@ -52,15 +52,15 @@ class Vouches:
     async def given(self, identity: LogIdentity) -> bool:
         """Whether a process has said so of a log since it was asked first. Raises BusError."""
         first, self._asked = self._asked != identity.log_id, identity.log_id
-        found = False
+        witnessed = False
         for service in REACHING:
             entry = await self._bucket.get(f"{service}.{SHARD}", patience_s=PATIENCE_S)
             revision = entry.revision if entry is not None else 0
             if first:
                 self._seen[service] = revision
             elif revision > self._seen[service] and _log_of(entry) == identity.log_id:
-                found = True
-        return found
+                witnessed = True
+        return witnessed
 
 
 def _log_of(entry: KvEntry | None) -> str:

@@ -32,9 +32,9 @@ _OBSERVATIONS = (WorkloadObserved, WorkloadAbridged)
 class IncompleteError(Exception):
     """The base of an abridged observation is unknown to readers of this log."""
 
-    def __init__(self, found: FieldProblem) -> None:
-        super().__init__(found.code)
-        self.problem = found
+    def __init__(self, problem: FieldProblem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
 
 
 def abridged(newest: Newest, events: Sequence[Event]) -> list[Event]:
@@ -67,35 +67,35 @@ def whole(newest: dict[str, Newest], stored: Stored) -> Stored:
     return replace(stored, commit=replace(commit, events=tuple(events))) if WorkloadAbridged in kinds else stored
 
 
-def _completed(seat: str, said: Newest, event: Event) -> Event:
+def _completed(seat: str, newest: Newest, event: Event) -> Event:
     if isinstance(event, WorkloadAbridged):
-        before = said.get(event.like)
+        before = newest.get(event.like)
         if before is None:
             raise IncompleteError(problem("", "nothing_to_complete", seat=seat, like=event.like))
         event = WorkloadObserved(workload=_long(before, event.but))
     if isinstance(event, WorkloadObserved):
-        _remember(said, event.workload)
+        _remember(newest, event.workload)
     return event
 
 
-def _like(said: Newest, workload: Workload) -> Workload | None:
+def _like(newest: Newest, workload: Workload) -> Workload | None:
     """The base of the comparison."""
-    own = said.get(workload.ref.uid)
-    return own or next((earlier for earlier in reversed(said.values()) if earlier.basis == workload.basis), None)
+    own = newest.get(workload.ref.uid)
+    return own or next((earlier for earlier in reversed(newest.values()) if earlier.basis == workload.basis), None)
 
 
-def _remember(said: Newest, workload: Workload) -> None:
+def _remember(newest: Newest, workload: Workload) -> None:
     uid = workload.ref.uid
-    said.pop(uid, None)
-    said[uid] = workload
-    if len(said) > KEPT:
-        del said[next(iter(said))]
+    newest.pop(uid, None)
+    newest[uid] = workload
+    if len(newest) > KEPT:
+        del newest[next(iter(newest))]
 
 
-def _short(said: Newest, event: WorkloadObserved) -> Event:
+def _short(newest: Newest, event: WorkloadObserved) -> Event:
     now = event.workload
-    before = _like(said, now)
-    _remember(said, now)
+    before = _like(newest, now)
+    _remember(newest, now)
     if before is None:
         return event
     differing = {name: value for name in _FIELDS if (value := getattr(now, name)) != getattr(before, name)}

@@ -1,9 +1,9 @@
 """The contract of every stage, the rule sets and the deadlines.
 
-Rule sets: the log, not the running build, names the rules of the stages' decisions. A build knows the rule sets up to
-NEWEST and decides by the rule set in force: a new rule set stays dark until ``ruleset_activated``, and every stage
-switches at the same sequence. To change a decision: raise NEWEST, ask ``state.ruleset`` where the rules differ, and
-keep the code of the earlier rule set. Until the first release only one rule set exists (decision record 21).
+Rule sets: the log names the rule set in force, so builds of two versions decide alike. A build knows the rule sets 1 to
+NEWEST. The event ``ruleset_activated`` puts a rule set in force, for all stages at the same sequence. To change a
+decision: raise NEWEST, compare ``state.ruleset`` where the rules differ, and keep the code of the earlier rule set.
+Until the first release only one rule set exists (decision record 21).
 
 Only ``fold`` changes a state. ``decide`` is level-triggered: every call returns the decisions due by the state, and
 nothing once the stage's own decisions have been folded. A decision is decided at ``in_seq`` and becomes effective at
@@ -153,7 +153,7 @@ class Stage(Generic[S]):
     newest_ruleset: ClassVar[int | None] = None
     """The newest rule set known to the stage; None for a stage without rules."""
     judges_versions: ClassVar[bool] = False
-    """Whether the stage distinguishes old facts from new facts itself."""
+    """Whether the stage drops outdated facts itself. False: its folds receive the newest fact of an object only."""
 
     def initial(self) -> S:
         """The state before the first commit."""
@@ -211,11 +211,11 @@ class Folder:
         self.hear(state, stored)
         return stored
 
-    def hear(self, state: StageState, found: Stored) -> None:
+    def hear(self, state: StageState, stored: Stored) -> None:
         """Fold a counted commit; ``state.docket`` includes the commit already."""
-        self.move_on(state, found)
-        arms, seq, now = self._arms, found.seq, state.now
-        for index, event in enumerate(found.commit.events):
+        self.move_on(state, stored)
+        arms, seq, now = self._arms, stored.seq, state.now
+        for index, event in enumerate(stored.commit.events):
             parts = arms.get(type(event))
             if parts is not None:
                 at = Position(seq, index, now)

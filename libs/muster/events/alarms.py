@@ -77,7 +77,7 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
 
 
 class AlarmCleared(Decision, frozen=True, kw_only=True):
-    """What was wrong with a Ray cluster is over."""
+    """The trouble of a Ray cluster has ended."""
 
     ref: Ref
     attempt: int

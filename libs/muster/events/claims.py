@@ -85,7 +85,7 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
 
 
 class PlanStale(Decision, frozen=True, kw_only=True):
-    """A proposed preemption no longer holds; no job is suspended for it."""
+    """A proposed plan no longer holds: no job is suspended for the claimant."""
 
     ref: Ref
     attempt: int
@@ -95,17 +95,20 @@ class PlanStale(Decision, frozen=True, kw_only=True):
 
 
 class PlanTried(Decision, frozen=True, kw_only=True):
-    """Whether a claimant would find its places on the nodes without its victims; asked where gangs are placed."""
+    """The gang admitter's answer to a plan: whether the claimant fits on the nodes after the victims have left.
+
+    Plans are tried only where Muster places gangs.
+    """
 
     ref: Ref
     attempt: int
     fits: bool
     shortage: Shortage | None = None
-    """What it lacks even then."""
+    """The shortage that remains after the victims have left."""
     places: tuple[Placement, ...] = ()
-    """The places that are kept for it when they have been ordered to leave."""
+    """The places that are kept for the claimant once the victims are ordered to leave."""
     moves: tuple[Move, ...] = ()
-    """Where the victims go, where they are to be moved: in the order of the proposal."""
+    """The new places of the victims that move, in the order of the proposal."""
 
 
 class ClaimEnded(Decision, frozen=True, kw_only=True):

@@ -302,14 +302,14 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
     queue: str
     basis: str = ""
     pod_sets: tuple[PodSet, ...] = ()
-    """What is placed, where it is placed: the sets as they were when it was decided."""
+    """The pod sets that are placed, as they were when the gang admitter decided; empty where Muster places no gangs."""
     placements: tuple[Placement, ...] = ()
     held_until: int = 0
-    """Log time until which the places are held for its pods; 0 where nothing is placed."""
+    """Log time until which the places are held for the pods; 0 without places."""
     placement: str = ""
-    """How its queue wants pods laid out on nodes, which was followed; empty: as everything else."""
+    """The layout on nodes that the queue asks for and the places follow; empty: the layout of the cell."""
     together: int = 0
-    """How many of its pods kube-scheduler is to place together, or none; 0: it is not asked to."""
+    """The number of pods that kube-scheduler must place all at once; 0: no such number."""
 
 
 class GangAwaitingNodes(Decision, frozen=True, kw_only=True):

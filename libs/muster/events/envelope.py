@@ -154,10 +154,10 @@ def decode_commit(body: bytes) -> Commit:
 
 def _unknown_tags(events: bytes) -> list[str]:
     try:
-        found = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
+        tags = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
     except UNREADABLE:
         return []
-    return sorted({tag for tag in found if tag and tag not in EVENT_TYPES})
+    return sorted({tag for tag in tags if tag and tag not in EVENT_TYPES})
 
 
 def genesis_commit(genesis: Genesis, at: int, *, in_seq: int = 0, prefix: str = "") -> Commit:

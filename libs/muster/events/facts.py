@@ -89,7 +89,7 @@ class WorkloadGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class ChildObserved(Event, frozen=True, kw_only=True):
-    """An object a workload runs through exists (the RayCluster of a RayJob)."""
+    """The child through which a workload runs exists, for example the RayCluster of a RayJob."""
 
     child: ChildState
 

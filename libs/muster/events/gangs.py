@@ -136,7 +136,7 @@ class PodsProposed(Decision, frozen=True, kw_only=True):
 
 
 class PodsReserved(Decision, frozen=True, kw_only=True):
-    """These pods may be placed: each pod is charged, or no quota counts the pod."""
+    """The gang admitter may place these pods: each pod is charged, or no quota counts the pod."""
 
     gang: str = ""
     pods: tuple[Ref, ...]
@@ -234,10 +234,12 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
 
 
 class GpuReservationEnded(Decision, frozen=True, kw_only=True):
-    """No pod shares a device any more: the pod that reserves the device from the device plugin is deleted."""
+    """No pod shares a device any more: the actuator deletes the reservation pod, which holds the device at the device
+    plugin.
+    """
 
     ref: Ref
-    """The pod that keeps it."""
+    """The reservation pod."""
     node: str
     group: str
 

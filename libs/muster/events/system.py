@@ -56,27 +56,27 @@ class RulesetActivated(Event, frozen=True, kw_only=True):
 
 
 class PlacementChosen(Event, frozen=True, kw_only=True):
-    """From this sequence on gangs are placed like this: the configuration of the gang admitter."""
+    """The placement of gangs from this sequence on: the configuration of the gang admitter."""
 
     mode: PlacementMode
     hold_ms: int = 600_000
     """How long places are held for the pods of an admitted gang."""
     grow_ms: int = 0
-    """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
+    """How long a gang that lacks nodes keeps its quota, because a node pool may add nodes; 0: not at all."""
     claim_ms: int = 0
-    """How long a gang, of a job or of pods, finds no places until free places are kept for it. 0: gangs of jobs claim
-    no nodes, those of pods after 10 minutes."""
+    """How long a gang finds no places before it claims nodes, so that free places are kept for the gang. 0: gangs of
+    jobs never claim nodes, gangs of pods after 10 minutes."""
 
     gpu_sharing: bool = True
     """Whether pods may share GPUs."""
     cpu: Strategy | None = None
-    """How pods that take no GPU are laid out, where that differs from ``mode``."""
+    """The layout of pods without GPUs, where the layout differs from ``mode``."""
     moves: int = 0
-    """How many running jobs may be moved at once so that one fits on the nodes; 0: none."""
+    """The most running jobs that may move at once so that another job fits on the nodes; 0: none."""
 
     @property
     def strategy(self) -> Strategy | None:
-        """How gangs of jobs are given nodes; None where that is not done by us."""
+        """The layout of gangs of jobs; None where Muster places no gangs of jobs."""
         return self.mode if self.mode in ("pack", "spread") else None
 
 

@@ -33,7 +33,7 @@ class Controller(Protocol):
         """Keys to look at, and when."""
         ...
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """A change, in order per object. Only notes; never plans."""
         ...
 

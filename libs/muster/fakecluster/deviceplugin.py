@@ -30,11 +30,11 @@ class DevicePlugin:
         self._given: dict[str, tuple[str, str]] = {}
         """name of a pod -> (its node, the UUID it got)"""
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note nodes, and the pods that keep devices."""
-        meta = found["metadata"]
+        meta = obj["metadata"]
         if resource == NODES:
-            self._total[meta["name"]] = 0 if kind == "DELETED" else _gpus(found)
+            self._total[meta["name"]] = 0 if kind == "DELETED" else _gpus(obj)
             for name in self._pods:
                 self.queue.mark(name)
         elif meta["namespace"] == RESERVATIONS:
@@ -44,10 +44,10 @@ class DevicePlugin:
                 for name in self._pods:
                     self.queue.mark(name)
             else:
-                self._pods[meta["name"]] = found
+                self._pods[meta["name"]] = obj
                 told = (meta.get("annotations") or {}).get(REPORTED)
                 if told:
-                    self._given[meta["name"]] = (found["spec"]["nodeName"], told)
+                    self._given[meta["name"]] = (obj["spec"]["nodeName"], told)
                 self.queue.mark(meta["name"])
 
     def plan(self, key: str, now: int) -> OperationPlan:

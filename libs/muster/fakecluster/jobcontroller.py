@@ -41,26 +41,26 @@ class JobController:
         self._last_failure: dict[str, tuple[int, int]] = {}
         """uid of a Job -> (failures, when the last of them was seen)."""
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note Jobs and their pods."""
         if resource == JOBS:
-            uid = found["metadata"]["uid"]
+            uid = obj["metadata"]["uid"]
             if kind == "DELETED":
                 self._jobs.pop(uid, None)
                 self._last_failure.pop(uid, None)
             else:
-                self._jobs[uid] = found
+                self._jobs[uid] = obj
         else:
-            uid = controller_uid(found)
-            if not uid or "batch.kubernetes.io/job-name" not in (found["metadata"].get("labels") or {}):
+            uid = controller_uid(obj)
+            if not uid or "batch.kubernetes.io/job-name" not in (obj["metadata"].get("labels") or {}):
                 return
             pods = self._pods.setdefault(uid, {})
             if kind == "DELETED":
-                pods.pop(found["metadata"]["uid"], None)
+                pods.pop(obj["metadata"]["uid"], None)
                 if not pods:
                     del self._pods[uid]
             else:
-                pods[found["metadata"]["uid"]] = found
+                pods[obj["metadata"]["uid"]] = obj
         if uid in self._jobs:
             self.queue.mark(uid)
 
@@ -137,7 +137,10 @@ def _pod(job: Obj) -> Obj:
 
 def _is_suspended(status: Obj) -> bool:
     """Whether the controller has told so: it writes the condition when it acts on a change of the field, then only."""
-    return any(each["type"] == "Suspended" and each["status"] == "True" for each in status.get("conditions") or ())
+    return any(
+        condition["type"] == "Suspended" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )
 
 
 def _suspension(status: str, reason: str, now: int) -> list[Obj]:

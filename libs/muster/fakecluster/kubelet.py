@@ -58,17 +58,17 @@ class Kubelet:
         self._stages: dict[str, tuple[str, bool]] = {}
         """uid -> (phase, whether it is going) when it was last looked at: nothing else matters here."""
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note pods that are on a node."""
-        key, uid = key_of(found), found["metadata"]["uid"]
+        key, uid = key_of(obj), obj["metadata"]["uid"]
         if kind == "DELETED":
-            if self._pods.get(key, found)["metadata"]["uid"] == uid:
+            if self._pods.get(key, obj)["metadata"]["uid"] == uid:
                 self._pods.pop(key, None)
             self._times.pop(uid, None)
             self._stages.pop(uid, None)
-        elif found["spec"].get("nodeName"):
-            self._pods[key] = found
-            stage = (phase(found), is_going(found))
+        elif obj["spec"].get("nodeName"):
+            self._pods[key] = obj
+            stage = (phase(obj), is_going(obj))
             if self._stages.get(uid) != stage:
                 self._stages[uid] = stage
                 self.queue.mark(key)

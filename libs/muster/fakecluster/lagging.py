@@ -40,17 +40,17 @@ class LateController:
     def watches(self) -> Sequence[ApiResource]:
         return self._controller.watches
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Keep a change until its time has come; nothing overtakes what happened before."""
         last = self._news[-1][0] if self._news else 0
-        self._news.append((max(self._now() + self._lag.ms, last), kind, resource, found))
+        self._news.append((max(self._now() + self._lag.ms, last), kind, resource, obj))
 
     def plan(self, key: str, now: int) -> OperationPlan:
         if not self._has_heard(key, now):
             self._put_off[key] = None
             return OperationPlan()
         plan = self._controller.plan(key, now)
-        if any(isinstance(each, Create | DeleteObject) for each in plan.operations):
+        if any(isinstance(operation, Create | DeleteObject) for operation in plan.operations):
             self._expects[key] = now + self._lag.ms
         return plan
 
@@ -67,9 +67,9 @@ class LateController:
         while self._news and self._news[0][0] <= now and ((at := inner.next_at(now)) is None or at > now):
             heard = set[str]()
             while self._news and self._news[0][0] <= now and self._news[0][3]["metadata"]["uid"] not in heard:
-                _, kind, resource, found = self._news.popleft()
-                heard.add(found["metadata"]["uid"])
-                self._controller.heard(kind, resource, found)
+                _, kind, resource, obj = self._news.popleft()
+                heard.add(obj["metadata"]["uid"])
+                self._controller.heard(kind, resource, obj)
         for key in [key for key in self._put_off if self._has_heard(key, now)]:
             del self._put_off[key]
             inner.mark(key)

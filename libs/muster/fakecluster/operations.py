@@ -82,16 +82,16 @@ class OperationPlan(Struct, frozen=True):
     """ms from now; None: only when something changes."""
 
 
-def owner_of(found: Obj) -> list[Obj]:
+def owner_of(obj: Obj) -> list[Obj]:
     """Owner references that make the object the controller of another one."""
-    reference = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": found["metadata"]["name"]}
+    reference = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"]}
     flags = {"controller": True, "blockOwnerDeletion": True}
-    return [{**reference, "uid": found["metadata"]["uid"], **flags}]
+    return [{**reference, "uid": obj["metadata"]["uid"], **flags}]
 
 
-def controller_uid(found: Obj) -> str:
+def controller_uid(obj: Obj) -> str:
     """Uid of the object's controlling owner; empty when it has none."""
-    for owner in found["metadata"].get("ownerReferences") or ():
+    for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return str(owner["uid"])
     return ""

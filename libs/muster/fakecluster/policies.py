@@ -9,15 +9,15 @@ from muster.model.api import ApiResource
 _SUSPENDED = {row.resource: row.suspend_path[1:].split("/") for row in KINDS.values()}
 
 
-def suspended_at_birth(resource: ApiResource, found: Obj) -> Obj:
+def suspended_at_birth(resource: ApiResource, obj: Obj) -> Obj:
     """A new job with its suspending field set; an object made by a controller is left alone."""
     path = _SUSPENDED.get(resource)
-    owners = found["metadata"].get("ownerReferences") or ()
+    owners = obj["metadata"].get("ownerReferences") or ()
     if path is None or any(owner.get("controller") for owner in owners):
-        return found
-    return _with(found, path)
+        return obj
+    return _with(obj, path)
 
 
-def _with(found: Obj, path: list[str]) -> Obj:
+def _with(obj: Obj, path: list[str]) -> Obj:
     head, *rest = path
-    return {**found, head: _with(found.get(head) or {}, rest) if rest else True}
+    return {**obj, head: _with(obj.get(head) or {}, rest) if rest else True}

@@ -33,15 +33,15 @@ Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 class _NodeRoom:
     """A node and what is left of it."""
 
-    def __init__(self, found: Obj) -> None:
+    def __init__(self, obj: Obj) -> None:
         self.free: Vector = {}
-        self.update(found)
+        self.update(obj)
 
-    def update(self, found: Obj) -> None:
-        self.name = str(found["metadata"]["name"])
-        self.labels: dict[str, str] = found["metadata"].get("labels") or {}
-        self.usable = not found["spec"].get("unschedulable") if "spec" in found else True
-        status = found.get("status") or {}
+    def update(self, obj: Obj) -> None:
+        self.name = str(obj["metadata"]["name"])
+        self.labels: dict[str, str] = obj["metadata"].get("labels") or {}
+        self.usable = not obj["spec"].get("unschedulable") if "spec" in obj else True
+        status = obj.get("status") or {}
         self.allocatable = amounts(status.get("allocatable") or status.get("capacity") or {})
 
     def fits(self, shape: Shape) -> bool:
@@ -90,12 +90,12 @@ class DefaultScheduler:
         """uid -> until when its binding is believed in without having been heard of."""
         self._number = 0
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note nodes and pods."""
         if resource == NODES:
-            self._heard_node(kind, found)
+            self._heard_node(kind, obj)
         else:
-            self._heard_pod(kind, found)
+            self._heard_pod(kind, obj)
 
     def plan(self, key: str, now: int) -> OperationPlan:
         """Place whatever can be placed, best first; tell the others once that they cannot."""
@@ -141,7 +141,7 @@ class DefaultScheduler:
 
     def _tell(self, shape: Shape, now: int) -> list[ApiOperation]:
         """Mark the pods of a shape as unschedulable, as autoscalers expect."""
-        why = Counter(text for each in self._nodes.values() for text in each.refusals(shape))
+        why = Counter(text for node in self._nodes.values() for text in node.refusals(shape))
         told = ", ".join(f"{count} {text}" for text, count in sorted(why.items()))
         message = f"0/{len(self._order)} nodes are available{': ' if told else ''}{told}."
         entry = condition("PodScheduled", "False", now, "Unschedulable", message)
@@ -155,18 +155,18 @@ class DefaultScheduler:
             operations.append(Merge(PODS, meta["namespace"], meta["name"], patch, "status"))
         return operations
 
-    def _heard_node(self, kind: ChangeType, found: Obj) -> None:
-        name = found["metadata"]["name"]
+    def _heard_node(self, kind: ChangeType, obj: Obj) -> None:
+        name = obj["metadata"]["name"]
         if kind == "DELETED":
             self._nodes.pop(name, None)
         elif name in self._nodes:
             node, before = self._nodes[name], self._nodes[name].allocatable
-            node.update(found)
+            node.update(obj)
             for resource in before.keys() | node.allocatable.keys():
                 change = node.allocatable.get(resource, 0) - before.get(resource, 0)
                 node.free[resource] = node.free.get(resource, 0) + change
         else:
-            node = self._nodes[name] = _NodeRoom(found)
+            node = self._nodes[name] = _NodeRoom(obj)
             node.free = dict(node.allocatable)
             for holder, request in self._placed.values():
                 if holder == name:

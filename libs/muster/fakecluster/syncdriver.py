@@ -30,8 +30,8 @@ class SyncDriver:
         """Plans made so far."""
         for controller in self._controllers:
             for resource in controller.watches:
-                for found in list(server.store.table(resource).objects.values()):
-                    controller.heard("ADDED", resource, found)
+                for obj in list(server.store.table(resource).objects.values()):
+                    controller.heard("ADDED", resource, obj)
                 server.subscribe(_listener(controller), resource)
 
     def step(self) -> int:
@@ -63,7 +63,11 @@ class SyncDriver:
         self.step()
 
     def _up(self) -> Sequence[Controller]:
-        return [each for each in self._controllers if each not in self.down] if self.down else self._controllers
+        return (
+            [controller for controller in self._controllers if controller not in self.down]
+            if self.down
+            else self._controllers
+        )
 
     def _carry_out(self, controller: Controller, key: str, now: int) -> None:
         self.plans += 1

@@ -88,7 +88,7 @@ class SimCluster:
         self.server = SimApiServer(
             self.clock.now,
             seed=seed + boots * BOOT_STRIDE,
-            kinds=(*KINDS, *(kind for each in definitions for kind in kinds_of_definition(each))),
+            kinds=(*KINDS, *(kind for definition in definitions for kind in kinds_of_definition(definition))),
             auto_namespaces=auto_namespaces,
             history=history,
             identity=identity,
@@ -110,7 +110,8 @@ class SimCluster:
         if lag is not None:
             on_time = (Kubelet, DefaultScheduler)
             controllers = [
-                each if isinstance(each, on_time) else LateController(each, lag, self.clock.now) for each in controllers
+                controller if isinstance(controller, on_time) else LateController(controller, lag, self.clock.now)
+                for controller in controllers
             ]
         self.driver = SyncDriver(self.server, controllers)
 

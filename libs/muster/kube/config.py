@@ -48,8 +48,8 @@ def contexts(path: str = "", environ: Mapping[str, str] = os.environ) -> tuple[l
 
     Quick: does not import kubernetes_asyncio. Raises KubeConfigError.
     """
-    found = kubeconfig.read(kubeconfig.locate(path, environ))
-    return sorted(found.contexts), found.current
+    kubeconfig_read = kubeconfig.read(kubeconfig.locate(path, environ))
+    return sorted(kubeconfig_read.contexts), kubeconfig_read.current
 
 
 async def connect(
@@ -173,9 +173,9 @@ def _in_cluster(source: InCluster, environ: Mapping[str, str]) -> _SourcePlan:
 async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], clock: Clock | None) -> _SourcePlan:
     from muster.kube.transport import ApiTarget
 
-    found = kubeconfig.read(kubeconfig.locate(source.path, environ))
-    choice = kubeconfig.choose(found, source.context)
-    origin = f"context {choice.context} of {found.origin}"
+    kubeconfig_read = kubeconfig.read(kubeconfig.locate(source.path, environ))
+    choice = kubeconfig.choose(kubeconfig_read, source.context)
+    origin = f"context {choice.context} of {kubeconfig_read.origin}"
     configuration = _configuration()
     load = _user_loader(choice, clock)
     try:

@@ -74,8 +74,8 @@ async def has_status_subresource(transport: ApiTransport, resource: ApiResource)
 async def server_version(transport: ApiTransport) -> ServerVersion:
     """The version of the server that answered; a rolling upgrade may show others a moment later."""
     answer = await transport.request("GET", "/version")
-    found = _decode(answer, _Version)
-    return ServerVersion(_number(found.major), _number(found.minor), found.git_version)
+    version = _decode(answer, _Version)
+    return ServerVersion(_number(version.major), _number(version.minor), version.git_version)
 
 
 async def can_i(

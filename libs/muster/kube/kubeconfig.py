@@ -81,11 +81,11 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
     merged = Kubeconfig(origin, "", {}, {}, {})
     current = ""
     for path in existing:
-        found = _parse(path)
-        current = current or str(found.get("current-context") or "")
+        parsed = _parse(path)
+        current = current or str(parsed.get("current-context") or "")
         for section, inner in _SECTIONS.items():
             entries: dict[str, dict[str, Any]] = getattr(merged, section)
-            for name, value in _entries(path, found, section, inner):
+            for name, value in _entries(path, parsed, section, inner):
                 entries.setdefault(name, value)
     return Kubeconfig(origin, current, merged.clusters, merged.contexts, merged.users)
 
@@ -120,20 +120,20 @@ def choose(config: Kubeconfig, context: str = "") -> ContextChoice:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
         raise KubeConfigError(f"cannot read kubeconfig {path}: {err}") from err
-    if found is None:
+    if document is None:
         return {}
-    if not isinstance(found, dict):
-        raise KubeConfigError(f"cannot read kubeconfig {path}: it holds no mapping but a {type(found).__name__}")
-    return found
+    if not isinstance(document, dict):
+        raise KubeConfigError(f"cannot read kubeconfig {path}: it holds no mapping but a {type(document).__name__}")
+    return document
 
 
-def _entries(path: Path, found: dict[str, Any], section: str, inner: str) -> list[tuple[str, dict[str, Any]]]:
+def _entries(path: Path, document: dict[str, Any], section: str, inner: str) -> list[tuple[str, dict[str, Any]]]:
     """(name, settings) of a section, with absolute file names."""
     result = []
-    for entry in found.get(section) or []:
+    for entry in document.get(section) or []:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise KubeConfigError(f"cannot read kubeconfig {path}: an entry of {section} has no name")
         value = entry.get(inner) or {}

@@ -108,8 +108,8 @@ _any = msgspec.json.Decoder()
 def decode_page(body: bytes) -> ListPage:
     """The list in ``body``. Raises MalformedError when it is none (a proxy's page, a cut-off answer)."""
     try:
-        found = _list.decode(body)
-        return ListPage(found.metadata.resource_version, found.metadata.token, found.items or [])
+        page = _list.decode(body)
+        return ListPage(page.metadata.resource_version, page.metadata.token, page.items or [])
     except RecursionError:
         pass  # one object nested beyond the decoder's depth must not take the whole page with it
     except ValueError as err:
@@ -163,13 +163,13 @@ def decode_version(raw: bytes | Raw) -> str:
 def decode_status(body: bytes | Raw) -> Status:
     """The ``Status`` in ``body``; an empty Status for any other body."""
     try:
-        found = _status.decode(body)
+        status = _status.decode(body)
     except (ValueError, RecursionError):
         return Status()
-    if found.kind not in {"Status", ""}:
+    if status.kind not in {"Status", ""}:
         return Status()
-    seconds = found.details.retry_after_seconds if found.details else 0
-    return Status(found.code, found.reason, found.message, seconds if seconds > 0 else None)
+    seconds = status.details.retry_after_seconds if status.details else 0
+    return Status(status.code, status.reason, status.message, seconds if seconds > 0 else None)
 
 
 def _rescued(raw: bytes | Raw) -> ObjectMeta | None:

@@ -253,13 +253,13 @@ class Reflector:
         if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
             return []
         deleted = event.type == "DELETED"
-        found = decode_meta(event.object)
-        meta = found.meta if isinstance(found, Malformed) else found
+        decoded = decode_meta(event.object)
+        meta = decoded.meta if isinstance(decoded, Malformed) else decoded
         if meta is not None and meta.resource_version:
             self._rv = meta.resource_version
             if self._repeated((meta.uid or meta.path, meta.resource_version, deleted)):
                 return []
-        deltas = (self.store.remove if deleted else self.store.observe)(found, event.object)
+        deltas = (self.store.remove if deleted else self.store.observe)(decoded, event.object)
         if deltas:
             self._hooks.sized(self._name, len(self.store))
         return deltas

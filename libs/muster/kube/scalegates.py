@@ -26,10 +26,10 @@ class _Schema(Struct):
 
     def at(self, *path: str) -> _Schema:
         """The schema of a property below, or of nothing where there is none; ``*``: of the entries of a list."""
-        found = self
+        gate = self
         for name in path:
-            found = (found.items if name == "*" else found.properties.get(name)) or _Schema()
-        return found
+            gate = (gate.items if name == "*" else gate.properties.get(name)) or _Schema()
+        return gate
 
     def is_map(self, key: str) -> bool:
         return self.list_type == "map" and self.keys == (key,)

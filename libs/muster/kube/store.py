@@ -33,11 +33,11 @@ class ObjectStore:
     def __iter__(self) -> Iterator[ObjectMeta]:
         return iter(self._objects.values())
 
-    def observe(self, found: ObjectMeta | Malformed, raw: Raw, seen: set[str] | None = None) -> list[Delta]:
+    def observe(self, given: ObjectMeta | Malformed, raw: Raw, seen: set[str] | None = None) -> list[Delta]:
         """The reports for an existing object in this state; the key goes into ``seen``."""
         deltas: list[Delta] = []
-        malformed = found if isinstance(found, Malformed) else None
-        meta = found.meta if isinstance(found, Malformed) else found
+        malformed = given if isinstance(given, Malformed) else None
+        meta = given.meta if isinstance(given, Malformed) else given
         if meta is not None:
             meta = self.identify(meta)
             if (before := self.predecessor(meta)) is not None:
@@ -55,9 +55,9 @@ class ObjectStore:
             deltas.append(Upsert(meta, bytes(raw)))
         return deltas
 
-    def remove(self, found: ObjectMeta | Malformed, raw: Raw) -> list[Delta]:
+    def remove(self, given: ObjectMeta | Malformed, raw: Raw) -> list[Delta]:
         """The reports for an object that ended in this state: none if the object was never reported."""
-        meta = found.meta if isinstance(found, Malformed) else found
+        meta = given.meta if isinstance(given, Malformed) else given
         if meta is None:
             return []
         meta = self.identify(meta)

@@ -232,8 +232,8 @@ class KubeTransport:
             retried = True
 
     def _unreachable(self, method: str, path: str, err: BaseException) -> ApiUnreachableError:
-        what = str(err) or type(err).__name__
-        return ApiUnreachableError(f"cannot {method} {path} at {self.target.server} ({self.target.origin}): {what}")
+        cause = str(err) or type(err).__name__
+        return ApiUnreachableError(f"cannot {method} {path} at {self.target.server} ({self.target.origin}): {cause}")
 
 
 async def _head(response: aiohttp.ClientResponse) -> bytes:

@@ -26,7 +26,7 @@ def total(table: Mapping[Any, Any], kind: Any, file: str) -> None:
 
 def _values(kind: Any) -> list[str]:
     """The texts of a Literal, and of Literals inside it."""
-    found: list[str] = []
-    for each in get_args(kind):
-        found += [each] if isinstance(each, str) else _values(each)
-    return found
+    values: list[str] = []
+    for arg in get_args(kind):
+        values += [arg] if isinstance(arg, str) else _values(arg)
+    return values

@@ -108,22 +108,22 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """None: as KubeRay serves a head where nothing else is said."""
 
     def group(self, name: str) -> ScaledGroup | None:
-        return next((each for each in self.groups if each.name == name), None)
+        return next((group for group in self.groups if group.name == name), None)
 
     @property
     def full(self) -> tuple[str, ...]:
         """Worker groups whose autoscaler has asked for everything up to ``maxReplicas``."""
-        return () if self.driven else tuple(each.name for each in self.groups if each.asked >= each.most)
+        return () if self.driven else tuple(group.name for group in self.groups if group.asked >= group.most)
 
     @property
     def signalled(self) -> tuple[str, ...]:
         """Worker groups with our entry in their scaleGate."""
-        return tuple(each.name for each in self.groups if each.signalled)
+        return tuple(group.name for group in self.groups if group.signalled)
 
     @property
     def sizes(self) -> Counts:
         """How many replicas its operator makes."""
-        return {each.name: each.replicas for each in self.groups}
+        return {group.name: group.replicas for group in self.groups}
 
     def ceiling(self, group: ScaledGroup) -> int:
         """The most that the owner wants: the written value, unless Muster wrote the value; then the owner's value
@@ -166,10 +166,10 @@ def counts_text(counts: Counts) -> str:
 
 def read_counts(text: str) -> Counts:
     """The counts of a text by ``counts_text``; any other text counts as nothing."""
-    found: Counts = {}
+    counts: Counts = {}
     for part in text.split(",") if text else ():
         name, _, count = part.partition("=")
         if not (name and count.isascii() and count.isdigit() and len(count) < 11):
             return {}
-        found[name] = int(count)
-    return dict(sorted(found.items()))
+        counts[name] = int(count)
+    return dict(sorted(counts.items()))

@@ -78,4 +78,4 @@ class Move(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def after(self) -> tuple[str, ...]:
         """Names of the new nodes, each name once, sorted."""
-        return tuple(sorted({each.node for each in self.places}))
+        return tuple(sorted({place.node for place in self.places}))

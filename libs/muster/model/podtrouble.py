@@ -47,4 +47,4 @@ class PodTrouble(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def gist(self) -> PodTrouble:
         """The trouble without the parts that change from try to try: the same gist is no news."""
-        return replace(self, word="", nodes=0, refused=tuple(NodesRefuse(0, each.text) for each in self.refused))
+        return replace(self, word="", nodes=0, refused=tuple(NodesRefuse(0, refusal.text) for refusal in self.refused))

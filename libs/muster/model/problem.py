@@ -62,7 +62,7 @@ def _bounded(value: Value) -> Value:
         return _text(value)
     if isinstance(value, int):
         return max(_LEAST, min(value, _MOST))
-    return tuple(_text(each) for each in value)
+    return tuple(_text(part) for part in value)
 
 
 def _text(text: str) -> str:

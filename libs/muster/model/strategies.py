@@ -17,8 +17,8 @@ PLACEMENT = "muster.dev/placement"
 Strategy = Literal["pack", "spread"]
 Resource = Literal["gpu", "cpu"]
 
-STRATEGIES: dict[str, Strategy] = {each: each for each in get_args(Strategy)}
-RESOURCES: dict[str, Resource] = {each: each for each in get_args(Resource)}
+STRATEGIES: dict[str, Strategy] = {arg: arg for arg in get_args(Strategy)}
+RESOURCES: dict[str, Resource] = {arg: arg for arg in get_args(Resource)}
 
 
 class StrategyError(ProblemError):
@@ -29,23 +29,23 @@ def strategies(text: str) -> dict[Resource, Strategy]:
     """{resource of the pods: layout}; empty for an empty text. Raises StrategyError."""
     if text in STRATEGIES:
         return dict.fromkeys(RESOURCES.values(), STRATEGIES[text])
-    found: dict[Resource, Strategy] = {}
+    by_resource: dict[Resource, Strategy] = {}
     for part in text.split(",") if text else ():
         name, _, word = part.strip().partition("=")
-        if name not in RESOURCES or word not in STRATEGIES or RESOURCES[name] in found:
+        if name not in RESOURCES or word not in STRATEGIES or RESOURCES[name] in by_resource:
             raise StrategyError(problem("", "not_a_strategy", value=text[:64]))
-        found[RESOURCES[name]] = STRATEGIES[word]
-    return dict(sorted(found.items()))
+        by_resource[RESOURCES[name]] = STRATEGIES[word]
+    return dict(sorted(by_resource.items()))
 
 
-def strategies_text(found: dict[Resource, Strategy]) -> str:
+def strategies_text(strategies: dict[Resource, Strategy]) -> str:
     """The text of these layouts."""
-    return ",".join(f"{name}={found[name]}" for name in RESOURCES.values() if name in found)
+    return ",".join(f"{name}={strategies[name]}" for name in RESOURCES.values() if name in strategies)
 
 
 def inherited(texts: Iterable[str]) -> dict[Resource, Strategy]:
     """The layouts under several texts, the lowest text last: for each resource the lowest text with a word counts."""
-    found: dict[Resource, Strategy] = {}
+    by_resource: dict[Resource, Strategy] = {}
     for text in texts:
-        found |= strategies(text)
-    return found
+        by_resource |= strategies(text)
+    return by_resource

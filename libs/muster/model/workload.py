@@ -46,12 +46,14 @@ class PodSet(Struct, frozen=True, gc=False, omit_defaults=True):
 
 def least(pod_sets: Iterable[PodSet]) -> int:
     """The number of pods needed for the start of a gang of these sets."""
-    return sum(each.count if each.minimum is None else min(each.minimum, each.count) for each in pod_sets)
+    return sum(
+        pod_set.count if pod_set.minimum is None else min(pod_set.minimum, pod_set.count) for pod_set in pod_sets
+    )
 
 
 def together(pod_sets: Iterable[PodSet]) -> int:
     """How many pods of a gang of these sets are there at once, and can start together."""
-    return least(each for each in pod_sets if not each.later)
+    return least(pod_set for pod_set in pod_sets if not pod_set.later)
 
 
 class Wishes(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -197,7 +199,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     def fixed_pods(self) -> Counts:
         """{worker group: pods} of a Ray cluster with a fixed size; empty for everything else."""
         fixed = self.elastic is None and self.ref.kind in RAY_KINDS
-        return {each.name: each.count for each in self.pod_sets} if fixed else {}
+        return {pod_set.name: pod_set.count for pod_set in self.pod_sets} if fixed else {}
 
     @property
     def asks(self) -> Vector:
@@ -213,7 +215,7 @@ if TYPE_CHECKING:
 else:
     WorkloadPart = defstruct(
         "WorkloadPart",
-        [(each.name, each.type | UnsetType, UNSET) for each in fields(Workload)],
+        [(field.name, field.type | UnsetType, UNSET) for field in fields(Workload)],
         module=__name__,
         namespace={"__doc__": "Some fields of a workload; the others are unset."},
         frozen=True,

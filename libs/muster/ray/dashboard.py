@@ -112,19 +112,19 @@ class DashboardClient:
         nodes = (await self._get(_NODES, _Summary)).summary
         totals = {row.node_id: row.resources_total for row in await self._list(_TOTALS, _Totals)}
         actors = await self._living()
-        unplaced = {each.placement_group_id: _unplaced(each) for each in waiting}
+        unplaced = {group.placement_group_id: _unplaced(group) for group in waiting}
         groups, left_out = placement_groups(
             (name, _strategy(bundles, text.groups), bundles) for name, bundles in unplaced.items()
         )
         living = [node.raylet for node in nodes if node.raylet.state == "ALIVE"]
         return Reading(
-            session=next((each.session_dir.rpartition("/")[2] for each in living if each.is_head_node), ""),
+            session=next((node.session_dir.rpartition("/")[2] for node in living if node.is_head_node), ""),
             version="",
             pending=text.waiting,
             placement_groups=groups,
             explicit=text.requested,
             nodes=tuple(
-                sorted((_node(each, totals.get(each.node_id, {})) for each in living), key=lambda node: node.id)
+                sorted((_node(node, totals.get(node.node_id, {})) for node in living), key=lambda node: node.id)
             ),
             launching=_launching(text.launching, text.coming),
             actors_on=actors,
@@ -147,12 +147,12 @@ class DashboardClient:
     async def _list(self, path: str, row: type[Row]) -> list[Row]:
         """Rows of the state API. Raises DemandError, also where the dashboard cut the list."""
         answer = await self._get(path, dict[str, Any])
-        found = answer.get("result")
-        if not isinstance(found, dict):
+        result = answer.get("result")
+        if not isinstance(result, dict):
             raise GarbledError(f"{self._url}{path}: a list without a result")
-        if found.get("partial_failure_warning"):
-            raise GarbledError(f"{self._url}{path}: half an answer: {str(found['partial_failure_warning'])[:200]}")
-        return self._converted(path, found.get("result"), list[row])  # type: ignore[valid-type]
+        if result.get("partial_failure_warning"):
+            raise GarbledError(f"{self._url}{path}: half an answer: {str(result['partial_failure_warning'])[:200]}")
+        return self._converted(path, result.get("result"), list[row])  # type: ignore[valid-type]
 
     async def _get(self, path: str, wanted: type[Row]) -> Row:
         body = await self._body(path)
@@ -161,8 +161,8 @@ class DashboardClient:
         except (msgspec.DecodeError, RecursionError) as err:
             raise GarbledError(f"{self._url}{path}: {body[:80]!r} is not JSON: {err}") from err
         if not isinstance(answer, dict) or answer.get("result") is not True:
-            said = answer.get("msg", "") if isinstance(answer, dict) else answer
-            raise GarbledError(f"{self._url}{path}: no result: {str(said)[:200]}")
+            message = answer.get("msg", "") if isinstance(answer, dict) else answer
+            raise GarbledError(f"{self._url}{path}: no result: {str(message)[:200]}")
         return self._converted(path, answer.get("data"), wanted)
 
     def _converted(self, path: str, value: object, wanted: type[Row]) -> Row:
@@ -223,7 +223,7 @@ def _strategy(bundles: list[RayShape], told: list[WaitingGroups]) -> str:
 
 
 def _unplaced(group: _Group) -> list[RayShape]:
-    return [RayShape(bundle(each.unit_resources)) for each in group.bundles or [] if not each.node_id]
+    return [RayShape(bundle(entry.unit_resources)) for entry in group.bundles or [] if not entry.node_id]
 
 
 def _node(raylet: _Raylet, totals: dict[str, float]) -> RayNode:
@@ -245,7 +245,7 @@ def _node(raylet: _Raylet, totals: dict[str, float]) -> RayNode:
 
 
 def _launching(asked: dict[str, int], coming: dict[str, tuple[str, str]]) -> dict[str, int]:
-    found = dict(asked)
+    counts = dict(asked)
     for group, _state in coming.values():
-        found[group] = found.get(group, 0) + 1
-    return found
+        counts[group] = counts.get(group, 0) + 1
+    return counts

@@ -25,12 +25,12 @@ MAX_CONSTRAINTS = 64
 Answer = TypeVar("Answer", bound=Message)
 
 
-def parse(message: Answer, body: bytes, what: str) -> Answer:
+def parse(message: Answer, body: bytes, subject: str) -> Answer:
     """The message that the bytes are. Raises GarbledError."""
     try:
         message.ParseFromString(body)
     except DecodeError as err:
-        raise GarbledError(f"{what} answered {len(body)} bytes that are not the message expected: {err}") from err
+        raise GarbledError(f"{subject} answered {len(body)} bytes that are not the message expected: {err}") from err
     return message
 
 
@@ -53,12 +53,12 @@ def reading_of(
         raise GarbledError("the head answered with neither a session nor a node; it may still be starting")
     pending, left_out = shapes(_counted(state.pending_resource_requests))
     asked = [
-        *(RayShape(bundle(each)) for each in constraints),
-        *(each for one in state.cluster_resource_constraints for each in _counted(one.resource_requests)),
+        *(RayShape(bundle(constraint)) for constraint in constraints),
+        *(request for one in state.cluster_resource_constraints for request in _counted(one.resource_requests)),
     ]
     explicit, more = shapes(asked)
     groups, rest = placement_groups(
-        (*_id_and_strategy(gang.details), [_shape(each) for each in _bundles(gang)])
+        (*_id_and_strategy(gang.details), [_shape(bundle) for bundle in _bundles(gang)])
         for gang in state.pending_gang_resource_requests
     )
     launching: dict[str, int] = {}
@@ -80,18 +80,20 @@ def reading_of(
         if heard
         else None,
         looks=state.cluster_resource_state_version,
-        failed=tuple(sorted({(each.ray_node_type_name, each.reason) for each in autoscaling.failed_instance_requests})),
+        failed=tuple(
+            sorted({(failure.ray_node_type_name, failure.reason) for failure in autoscaling.failed_instance_requests})
+        ),
         left_out=left_out + more + rest,
     )
 
 
 def placement_groups(
-    found: Iterable[tuple[str, str, Sequence[RayShape]]],
+    rows: Iterable[tuple[str, str, Sequence[RayShape]]],
 ) -> tuple[tuple[RayPlacementGroup, ...], int]:
     """(id, strategy, bundles) as placement groups, sorted by id; and how many were left out. Raises GarbledError."""
     groups: list[RayPlacementGroup] = []
     left_out = 0
-    for name, strategy, bundles in sorted(found, key=lambda each: each[0]):
+    for name, strategy, bundles in sorted(rows, key=lambda row: row[0]):
         if strategy not in _STRATEGIES:
             raise GarbledError(f"placement group {name} has strategy {strategy!r}; known are {', '.join(_STRATEGIES)}")
         needs, lost = shapes(bundles)
@@ -103,25 +105,25 @@ def placement_groups(
 
 
 def _counted(requests: Iterable[pb.ResourceRequestByCount]) -> Iterable[RayShape]:
-    for each in requests:
-        if not is_held(each.request.resources_bundle):
-            yield _shape(each.request, each.count)
+    for request in requests:
+        if not is_held(request.request.resources_bundle):
+            yield _shape(request.request, request.count)
 
 
 def _shape(request: pb.ResourceRequest, count: int = 1) -> RayShape:
     selectors = [
-        tuple(_constraint(each) for each in selector.label_constraints[:MAX_CONSTRAINTS])
+        tuple(_constraint(constraint) for constraint in selector.label_constraints[:MAX_CONSTRAINTS])
         for selector in request.label_selectors[:MAX_CONSTRAINTS]
     ]
     chooses = any(selectors) or len(selectors) > 1  # What asks for no labels comes with one selector that is empty.
     return RayShape(bundle(request.resources_bundle), count, tuple(selectors) if chooses else ())
 
 
-def _constraint(found: pb.LabelSelectorConstraint) -> RayConstraint:
+def _constraint(constraint: pb.LabelSelectorConstraint) -> RayConstraint:
     """One of a kind that is not known is never met, as with Ray."""
-    known = found.operator in (pb.LABEL_OPERATOR_IN, pb.LABEL_OPERATOR_NOT_IN)
-    values = tuple(sorted(each for each in found.label_values)) if known else ()
-    return RayConstraint(found.label_key, values, found.operator == pb.LABEL_OPERATOR_NOT_IN)
+    known = constraint.operator in (pb.LABEL_OPERATOR_IN, pb.LABEL_OPERATOR_NOT_IN)
+    values = tuple(sorted(value for value in constraint.label_values)) if known else ()
+    return RayConstraint(constraint.label_key, values, constraint.operator == pb.LABEL_OPERATOR_NOT_IN)
 
 
 def _bundles(gang: pb.GangResourceRequest) -> Iterable[pb.ResourceRequest]:

@@ -29,7 +29,7 @@ class SlowError(DemandError):
 
 
 class RefusedError(DemandError):
-    """The head wants a token, or another one."""
+    """The head refuses the request: the token is missing, or wrong."""
 
     code = "refused"
     trouble = "unauthorized"

@@ -122,7 +122,7 @@ class GcsClient:
             return []
         try:
             asked = json.loads(value)
-            return [{str(name): float(each[name]) for name in each} for each in asked]
+            return [{str(name): float(bundle[name]) for name in bundle} for bundle in asked]
         except (ValueError, TypeError) as err:
             raise GarbledError(
                 f"{self._address}: request_resources is kept as {value[:_SHOWN]!r}, not as a list of bundles"
@@ -137,7 +137,7 @@ class GcsClient:
             answer = parse(pb.GetAllActorInfoReply(), await self._call(_ACTORS, request), self._address)
         except DemandError:
             return None
-        return frozenset(each.node_id.hex() for each in answer.actor_table_data if each.node_id)
+        return frozenset(actor.node_id.hex() for actor in answer.actor_table_data if actor.node_id)
 
     async def _value(self, namespace: bytes, key: bytes) -> bytes | None:
         """A value of the head's key-value store; None where it has no such key."""
@@ -166,9 +166,9 @@ class GcsClient:
         except grpc.aio.AioRpcError as err:
             kind = _ERRORS.get(err.code(), UnreachableError)
             method = path.rpartition("/")[2]
-            said = (err.details() or "nothing more")[:_SHOWN]
+            details = (err.details() or "nothing more")[:_SHOWN]
             raise kind(
-                f"{method} of the head at {self._address}: {err.code().name.lower()} ({said}); {_WAYS_OUT[kind]}"
+                f"{method} of the head at {self._address}: {err.code().name.lower()} ({details}); {_WAYS_OUT[kind]}"
             ) from err
         return answer
 

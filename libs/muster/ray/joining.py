@@ -37,8 +37,8 @@ class Joining:
                 self._taken[node.id] = (now, {name: known.get(name, 0) + took.get(name, 0) for name in names})
         there = {node.id: node.free for node in reading.nodes}
         self._free = there
-        self._since = {each: since for each, since in self._since.items() if each in there}
+        self._since = {pod: since for pod, since in self._since.items() if pod in there}
         self._taken = {
-            each: (at, took) for each, (at, took) in self._taken.items() if each in there and now - at < LATE_MS
+            pod: (at, took) for pod, (at, took) in self._taken.items() if pod in there and now - at < LATE_MS
         }
-        return {each: took for each, (_, took) in self._taken.items()}
+        return {pod: took for pod, (_, took) in self._taken.items()}

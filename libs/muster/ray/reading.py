@@ -126,19 +126,19 @@ def demand_of(
 
 def _room(reading: Reading, taken: Mapping[str, dict[str, int]]) -> tuple[RayRoom, ...]:
     """Nodes that are not idle, and where something that waits would fit."""
-    waiting = [each.resources for each in reading.pending]
-    waiting += [each.resources for group in reading.placement_groups for each in group.bundles]
-    found: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
+    waiting = [shape.resources for shape in reading.pending]
+    waiting += [bundle.resources for group in reading.placement_groups for bundle in group.bundles]
+    counts: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
     for node in reading.nodes:
         if node.status == "draining" or (node.status == "idle" and not node.head):
             continue
         free = dict(node.free)
         for name, amount in taken.get(node.id, {}).items():
             free[name] = free.get(name, 0) + amount
-        if any(all(free.get(name, 0) >= amount for name, amount in each.items()) for each in waiting):
+        if any(all(free.get(name, 0) >= amount for name, amount in request.items()) for request in waiting):
             key = (node.group, tuple(sorted(free.items())))
-            found[key] = found.get(key, 0) + 1
-    return tuple(RayRoom(group, dict(free), count) for (group, free), count in sorted(found.items()))
+            counts[key] = counts.get(key, 0) + 1
+    return tuple(RayRoom(group, dict(free), count) for (group, free), count in sorted(counts.items()))
 
 
 def _left(reading: Reading, read_at: int, before: RayDemand, last: Reading | None) -> tuple[RayIdle, ...]:
@@ -147,12 +147,12 @@ def _left(reading: Reading, read_at: int, before: RayDemand, last: Reading | Non
     """
     there = {node.pod for node in reading.nodes if node.status != "draining"}
     listed = {node.pod for node in reading.nodes}
-    known = {each.pod: RayIdle(each.pod, each.group, read_at) for each in before.idle}
+    known = {idle.pod: RayIdle(idle.pod, idle.group, read_at) for idle in before.idle}
     for node in last.nodes if last is not None and last.session == reading.session else ():
         if node.status == "draining" and node.pod not in listed:
             known[node.pod] = RayIdle(node.pod, node.group, read_at)
-    known |= {each.pod: each for each in before.left}
-    return tuple(each for pod, each in sorted(known.items()) if pod not in there and read_at < each.since + LEFT_MS)
+    known |= {idle.pod: idle for idle in before.left}
+    return tuple(idle for pod, idle in sorted(known.items()) if pod not in there and read_at < idle.since + LEFT_MS)
 
 
 def in_trouble(error_trouble: str, before: RayDemand | None) -> RayDemand:

@@ -40,7 +40,9 @@ def room_of(resources: Bundle) -> dict[str, int]:
     """What of a node's resources tasks and actors may ask for; empty where it cannot be read: then nothing is counted
     on.
     """
-    asked = {name: each for name, each in resources.items() if not name.startswith(_NOT_ASKED) and not group_of(name)}
+    asked = {
+        name: amount for name, amount in resources.items() if not name.startswith(_NOT_ASKED) and not group_of(name)
+    }
     try:
         return bundle(asked)
     except GarbledError:
@@ -64,11 +66,11 @@ def shapes(requests: Iterable[RayShape], *, limit: int = MAX_SHAPES) -> tuple[tu
     A request for nothing (``num_cpus=0``) fits anywhere and is not demand, unless it chooses its node by labels.
     """
     counts: dict[_Key, int] = {}
-    for each in requests:
-        if each.count > 0 and (each.resources or each.selectors):
-            chosen = tuple(tuple((one.key, one.values, one.excluded) for one in every) for every in each.selectors)
-            key = (tuple(each.resources.items()), chosen)
-            counts[key] = counts.get(key, 0) + each.count
+    for request in requests:
+        if request.count > 0 and (request.resources or request.selectors):
+            chosen = tuple(tuple((one.key, one.values, one.excluded) for one in every) for every in request.selectors)
+            key = (tuple(request.resources.items()), chosen)
+            counts[key] = counts.get(key, 0) + request.count
     left_out = 0
     if len(counts) > limit:
         ranked = sorted(counts, key=lambda key: (-counts[key], key))

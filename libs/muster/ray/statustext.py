@@ -91,13 +91,13 @@ def parse_status(text: str) -> StatusText:
         seen.add(section)
         if _EMPTY.fullmatch(line) or not line:
             continue
-        if section in ("requested", "demands") and (found := _REQUESTED.fullmatch(line)):
-            requested.append(RayShape(_bundle(found["bundle"]), int(found["count"])))
-        elif section == "demands" and (found := _WAITING.fullmatch(line)):
-            waiting.append(RayShape(_bundle(found["bundle"]), int(found["count"]) - int(found["held"] or 0)))
-        elif section == "demands" and (found := _GROUPS.fullmatch(line)):
-            bundles, _ = shapes(RayShape(_bundle(one), int(count)) for one, count in _BUNDLE.findall(found["bundles"]))
-            status.groups.append(WaitingGroups(found["strategy"], bundles, int(found["count"])))
+        if section in ("requested", "demands") and (match := _REQUESTED.fullmatch(line)):
+            requested.append(RayShape(_bundle(match["bundle"]), int(match["count"])))
+        elif section == "demands" and (match := _WAITING.fullmatch(line)):
+            waiting.append(RayShape(_bundle(match["bundle"]), int(match["count"]) - int(match["held"] or 0)))
+        elif section == "demands" and (match := _GROUPS.fullmatch(line)):
+            bundles, _ = shapes(RayShape(_bundle(one), int(count)) for one, count in _BUNDLE.findall(match["bundles"]))
+            status.groups.append(WaitingGroups(match["strategy"], bundles, int(match["count"])))
         elif not _nodes_line(status, section, line):
             status.passed_over += 1
     if not {"active", "demands"} <= seen:
@@ -125,18 +125,18 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _nodes_line(status: StatusText, section: str, line: str) -> bool:
     """Take in a line of one of the sections about nodes; whether it was understood."""
-    if section in ("active", "idle") and (found := _COUNTED.fullmatch(line)):
+    if section in ("active", "idle") and (match := _COUNTED.fullmatch(line)):
         counts = status.active if section == "active" else status.idle
-        counts[found["group"]] = counts.get(found["group"], 0) + int(found["count"])
-    elif section == "pending" and (found := _LAUNCHING.fullmatch(line)):
-        status.launching[found["group"]] = int(found["count"])
-    elif section == "pending" and (found := _COMING.fullmatch(line)):
-        status.coming[found["pod"]] = (found["group"], found["state"])
-    elif section == "failures" and (found := _FAILURE.fullmatch(line)):
-        status.failures.append((found["group"], found["what"]))
-    elif section == "usage" and (found := _USAGE.match(line)):
-        used, total = float(found["used"]) * _UNITS[found["unit"]], float(found["total"]) * _UNITS[found["of"]]
-        status.usage[found["resource"]] = (used, total)
+        counts[match["group"]] = counts.get(match["group"], 0) + int(match["count"])
+    elif section == "pending" and (match := _LAUNCHING.fullmatch(line)):
+        status.launching[match["group"]] = int(match["count"])
+    elif section == "pending" and (match := _COMING.fullmatch(line)):
+        status.coming[match["pod"]] = (match["group"], match["state"])
+    elif section == "failures" and (match := _FAILURE.fullmatch(line)):
+        status.failures.append((match["group"], match["what"]))
+    elif section == "usage" and (match := _USAGE.match(line)):
+        used, total = float(match["used"]) * _UNITS[match["unit"]], float(match["total"]) * _UNITS[match["of"]]
+        status.usage[match["resource"]] = (used, total)
     else:
         return False
     return True
@@ -145,7 +145,7 @@ def _nodes_line(status: StatusText, section: str, line: str) -> bool:
 def _bundle(text: str) -> dict[str, int]:
     """``{'CPU': 1.0}``, as Python writes it."""
     try:
-        found = ast.literal_eval(text)
-        return bundle({str(name): float(value) for name, value in found.items()})
+        parsed = ast.literal_eval(text)
+        return bundle({str(name): float(value) for name, value in parsed.items()})
     except (ValueError, SyntaxError, TypeError, AttributeError, RecursionError, MemoryError) as err:
         raise GarbledError(f"{text[:80]!r} is not a bundle such as {{'CPU': 1.0}}") from err

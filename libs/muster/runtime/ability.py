@@ -82,7 +82,7 @@ def not_ready(process: Working) -> Iterator[str]:
 
 def _not_led(process: Working) -> Iterator[str]:
     led: list[AnyFollower | Publisher | LogKeeper] = [*process.runners, *process.publishers, *process.keepers]
-    for lease in (each.lease for each in led):
+    for lease in (runner.lease for runner in led):
         if lease is not None and lease.free_s() >= UNLED_S:
             yield (
                 f"no process leads {lease.of}, and its lease cannot be taken: NATS has no leader or no room on its disk"

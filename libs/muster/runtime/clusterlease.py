@@ -50,7 +50,9 @@ class ClusterLease:
         """``tell``: takes an event and its values, for the log of the process; ``parent``: the log before this one."""
         self._transport = transport
         self._holder = holder_of(identity)
-        self._before = {f"{identity.cell}/{each}" for each in (parent, *(each.log_id for each in identity.earlier))}
+        self._before = {
+            f"{identity.cell}/{log_id}" for log_id in (parent, *(generation.log_id for generation in identity.earlier))
+        }
         """Earlier generations of this log, sealed or given up: what they held is ours."""
         self._clock = clock
         self._tell = tell
@@ -104,9 +106,9 @@ class ClusterLease:
         if not held:
             return
         answer = await self._transport.request("GET", PATH, timeout_s=REQUEST_S)
-        found = msgspec.json.decode(answer.body) if answer.ok else {}
-        if (found.get("spec") or {}).get("holderIdentity") == self._holder:
-            await self._put({**found, "spec": {**found["spec"], "holderIdentity": ""}})
+        lease = msgspec.json.decode(answer.body) if answer.ok else {}
+        if (lease.get("spec") or {}).get("holderIdentity") == self._holder:
+            await self._put({**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -119,8 +121,8 @@ class ClusterLease:
             return await self._make(asked)
         if not answer.ok:
             return f"Lease {NAMESPACE}/{NAME} may not be read (HTTP {answer.status}): kubectl apply -k deploy/rbac"
-        found: dict[str, Any] = msgspec.json.decode(answer.body)
-        spec, rv = found.get("spec") or {}, found["metadata"]["resourceVersion"]
+        lease: dict[str, Any] = msgspec.json.decode(answer.body)
+        spec, rv = lease.get("spec") or {}, lease["metadata"]["resourceVersion"]
         holder = spec.get("holderIdentity") or ""
         if self._seen[0] != rv:
             self._seen = (rv, asked)
@@ -132,7 +134,7 @@ class ClusterLease:
                     f"(scale its actuator to 0), or leave acting to it"
                 )
         moved = int(spec.get("leaseTransitions") or 0) + (holder != self._holder)
-        body = {**found, "spec": self._spec(spec if holder == self._holder else {}, moved)}
+        body = {**lease, "spec": self._spec(spec if holder == self._holder else {}, moved)}
         return self._answered(await self._put(body), asked)
 
     async def _make(self, asked: float) -> str | None:

@@ -205,16 +205,16 @@ def load_with_origins(environ: Mapping[str, str] | None = None, **overrides: Any
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text())
+        settings = yaml.safe_load(path.read_text())
     except OSError as err:
         problems.append(f"cannot read {path}: {err.strerror}")
         return {}
     except yaml.YAMLError as err:
         problems.append(f"{path} is not YAML: {err}")
         return {}
-    if found is None:
+    if settings is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         problems.append(f"{path} must hold names and values")
         return {}
-    return found
+    return settings

@@ -66,13 +66,13 @@ async def withdraw_ending(js: JetStream, cell: str, user: str) -> None:
 
 async def endings(js: JetStream, cell: str) -> dict[str, ProcessEnd]:
     """Those that are written down, by user. Raises BusError."""
-    found: dict[str, ProcessEnd] = {}
+    ends: dict[str, ProcessEnd] = {}
     for key in await _bucket(js, cell).keys(ENDED):
         entry = await _bucket(js, cell).get(key)
         if entry is not None and entry.value is not None:
             with contextlib.suppress(*UNREADABLE):
-                found[key.partition(".")[2]] = _endings.decode(entry.value)
-    return found
+                ends[key.partition(".")[2]] = _endings.decode(entry.value)
+    return ends
 
 
 def _bucket(js: JetStream, cell: str) -> KvBucket:

@@ -24,15 +24,15 @@ class NoDeviceError(Exception):
 
 def device() -> str:
     """The UUID of the GPU of this container. Raises NoDeviceError."""
-    said = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
-    if said.startswith(("GPU-", "MIG-")):
-        return said
+    visible = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
+    if visible.startswith(("GPU-", "MIG-")):
+        return visible
     asked = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
     try:
-        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+        process = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as err:
-        raise NoDeviceError(f"NVIDIA_VISIBLE_DEVICES is {said!r}, and nvidia-smi does not tell: {err}") from err
-    return found.stdout.strip().partition("\n")[0].strip()
+        raise NoDeviceError(f"NVIDIA_VISIBLE_DEVICES is {visible!r}, and nvidia-smi does not tell: {err}") from err
+    return process.stdout.strip().partition("\n")[0].strip()
 
 
 async def report(uuid: str) -> None:

@@ -20,7 +20,7 @@ class HealthServer(Listener):
     """Health and metrics of one process."""
 
     def __init__(self, host: str, port: int, *, ready: Reasons, started: Reasons, metrics: Callable[[], bytes]) -> None:
-        super().__init__(host, port, what="health", setting="MUSTER_HEALTH_PORT")
+        super().__init__(host, port, subject="health", setting="MUSTER_HEALTH_PORT")
         self._ready = ready
         self._started = started
         self._metrics = metrics
@@ -39,8 +39,8 @@ class HealthServer(Listener):
 
     def _answer(self, reasons: Reasons) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(_request: web.Request) -> web.Response:
-            found = reasons()
-            return web.Response(text="\n".join(found or ["ok"]) + "\n", status=503 if found else 200)
+            causes = reasons()
+            return web.Response(text="\n".join(causes or ["ok"]) + "\n", status=503 if causes else 200)
 
         return answer
 

@@ -8,11 +8,11 @@ from aiohttp import web
 class Listener:
     """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
 
-    def __init__(self, host: str, port: int, *, what: str, setting: str) -> None:
+    def __init__(self, host: str, port: int, *, subject: str, setting: str) -> None:
         """``what`` is served, and ``setting`` names the port: both for the error of a port that is taken."""
         self.host = host
         self.port = port
-        self._what = what
+        self._what = subject
         self._setting = setting
         self._runner: web.AppRunner | None = None
 

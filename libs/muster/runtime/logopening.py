@@ -62,7 +62,7 @@ class LogOpening:
         Raises BusError, LogGoneError, KubeConfigError.
         """
         log = await self._cell()
-        reaching = next((each for each in REACHING if each in members(self._service)), "")
+        reaching = next((service for service in REACHING if service in members(self._service)), "")
         if reaching and self._tell is not None:
             await self._reach(log, reaching, name, metrics, stack)
         told, pause = "", GrowingPause()
@@ -73,10 +73,10 @@ class LogOpening:
                 why = await self._unwitnessed(log)
             if not sealed and not why:
                 break
-            said = why or "the log is sealed and has no successor yet: the keeper completes the roll-over"
-            if said != told:
-                told = said
-                self._say(said, lost=bool(lost), sealed=sealed, generation=log.identity.generation)
+            reason = why or "the log is sealed and has no successor yet: the keeper completes the roll-over"
+            if reason != told:
+                told = reason
+                self._say(reason, lost=bool(lost), sealed=sealed, generation=log.identity.generation)
             if not self._keeping or not await self._succeed(log, lost=bool(lost), whole=not why):
                 await pause.pause()
             log = await self._cell()

@@ -44,7 +44,9 @@ class Marking:
         Raises LogLostError where the log lacks a commit that another process of the user has read.
         """
         async with self._turn:
-            state = max((each.state for each in self._runners if each.folds), key=lambda each: each.seq, default=None)
+            state = max(
+                (runner.state for runner in self._runners if runner.folds), key=lambda state: state.seq, default=None
+            )
             if state is None or not state.docket.last:
                 return True
             return await self._put(int(state.seq), state.docket.last)

@@ -47,8 +47,8 @@ class Measuring:
             yield "muster_stage_lag_seconds", key, age_s(now, runner.unfolded_since)
             yield "muster_stage_sequence", key, runner.state.seq
         for keeper in process.keepers:
-            for each in keeper.guard.troubles if keeper.guard is not None else ():
-                yield "muster_nats_trouble", labels(server=each.server, cause=each.cause), 1
+            for trouble in keeper.guard.troubles if keeper.guard is not None else ():
+                yield "muster_nats_trouble", labels(server=trouble.server, cause=trouble.cause), 1
         for publisher in process.publishers:
             key = labels(stage="publisher", shard="0")
             yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)
@@ -65,10 +65,10 @@ class Measuring:
                 yield from measures(publisher.state, max(now, publisher.state.now))
                 self._spend(now, list(devices(publisher.state)))
 
-    def _spend(self, now: int, found: list[tuple[str, str, float]]) -> None:
+    def _spend(self, now: int, totals: list[tuple[str, str, float]]) -> None:
         """Count what was used and idle since the page was read last, as it was then."""
         at, before = self._spent
-        self._spent = (now, found)
+        self._spent = (now, totals)
         for queue, name, amount in before:
             more = amount * max(0, now - at) / 1000
             if queue:

@@ -89,7 +89,7 @@ class User(Struct, frozen=True):
     @property
     def imports(self) -> list[str]:
         """The imports of the user's account, without subjects that a wider one covers: these would be sent twice."""
-        return [each for each in self.publish if not any(_covers(wide, each) for wide in self.publish)]
+        return [subject for subject in self.publish if not any(_covers(wide, subject) for wide in self.publish)]
 
 
 def _covers(wide: str, narrow: str) -> bool:
@@ -167,7 +167,7 @@ def _user(name: str, cell: str, allowed: Sequence[str], asked: Sequence[str]) ->
     """``asked``: of any generation of the log, and so of no other stream; ``allowed``: exactly these subjects."""
     wide = [f"{API}.{operation.format('*')}" for operation in asked]
     narrow = [f"{API}.{operation.format(stream)}" for operation in asked for stream in _others(cell)]
-    denied = tuple(each for each in narrow if each not in allowed)
+    denied = tuple(subject for subject in narrow if subject not in allowed)
     return User(name, (*allowed, *wide), (f"{inbox(name)}.>",), denied)
 
 
@@ -194,10 +194,10 @@ def _process(name: str, cell: str) -> User:
     process.
     """
     runners = openings(name).values()
-    said = [f"$KV.{subjects.state_bucket(cell)}.{key}.{name}" for key in (MARKS, ENDED)]
-    allowed = [subject for each in runners for subject in _opened(each, cell)]
-    founding = FOUNDING if any(each.founds for each in runners) else ()
-    return _user(name, cell, tuple(dict.fromkeys((*allowed, *_reading(cell), *said))), OF_THE_LOG + founding)
+    keys = [f"$KV.{subjects.state_bucket(cell)}.{key}.{name}" for key in (MARKS, ENDED)]
+    allowed = [subject for runner in runners for subject in _opened(runner, cell)]
+    founding = FOUNDING if any(runner.founds for runner in runners) else ()
+    return _user(name, cell, tuple(dict.fromkeys((*allowed, *_reading(cell), *keys))), OF_THE_LOG + founding)
 
 
 def _opened(opening: Opening, cell: str) -> Iterator[str]:
@@ -303,9 +303,9 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
     ]
     for user in users:
         lines += _account(user.account, [user], user.imports, live=user.name in publishing)
-    live = [f'{{ account: {account_of(each)}, subject: "{subjects.PUBLIC_SUBJECTS}" }}' for each in publishing]
+    live = [f'{{ account: {account_of(account)}, subject: "{subjects.PUBLIC_SUBJECTS}" }}' for account in publishing]
     lines += [
-        *_account("EXPORT", readers(namespaces, cell), public, *(f"      {{ stream: {each} }}" for each in live)),
+        *_account("EXPORT", readers(namespaces, cell), public, *(f"      {{ stream: {stream} }}" for stream in live)),
         f"  {SYSTEM} {{",
         "    exports: [",
         *(f'      {{ service: "{subject}", response_type: stream }}' for subject in REQUESTS),
@@ -320,7 +320,7 @@ def render(cell: str, namespaces: Mapping[str, str]) -> str:
 
 def _publishes(user: str) -> bool:
     """Whether readers outside see what a user publishes as it is sent."""
-    return user in (*RUNNERS, *GROUPS) and any(each.publishes for each in openings(user).values())
+    return user in (*RUNNERS, *GROUPS) and any(opening.publishes for opening in openings(user).values())
 
 
 def _answers(subject: str) -> str:

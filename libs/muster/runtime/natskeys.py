@@ -71,11 +71,11 @@ class KeyRing:
         self.public[earlier_setting(user)] = _made().public_key.decode()
 
     def _known(self, users: Iterable[str]) -> list[str]:
-        found = list(users)
-        for user in found:
+        listed = list(users)
+        for user in listed:
             if user not in self.users:
                 raise UnknownUserError(f"no user of NATS is named {user}; there are {', '.join(self.users)}")
-        return found
+        return listed
 
 
 def _made() -> nkeys.KeyPair:

@@ -88,10 +88,10 @@ def openings(process: str) -> dict[str, Opening]:
 
 def opening(process: str, runner: str) -> Opening:
     """What a runner of a process opens. Raises UndeclaredError where the process has no such runner."""
-    found = openings(process)
-    if runner not in found:
+    by_runner = openings(process)
+    if runner not in by_runner:
         raise UndeclaredError(
-            f"process {process} runs {', '.join(found)}, and not {runner}: add it to RUNNERS in {__name__}, "
+            f"process {process} runs {', '.join(by_runner)}, and not {runner}: add it to RUNNERS in {__name__}, "
             "which its rights in NATS are computed from"
         )
-    return found[runner]
+    return by_runner[runner]

@@ -120,8 +120,8 @@ async def record_cluster(js: JetStream, identity: LogIdentity, uid: str, server:
     """
     known, revision = await _last(js, identity.cell)
     if known is None or not known.uid or again:
-        said = replace(known or ClusterIdentity("", "", identity.log_id), uid=uid, server=server)
-        await _put(js, identity.cell, said, revision)
+        updated = replace(known or ClusterIdentity("", "", identity.log_id), uid=uid, server=server)
+        await _put(js, identity.cell, updated, revision)
 
 
 async def record_set_back(
@@ -130,9 +130,9 @@ async def record_set_back(
     """Write down why a log is to end; the other values as in ClusterIdentity. Raises BusError, UnansweredError."""
     known, revision = await _last(js, identity.cell)
     before = known or ClusterIdentity("", "", identity.log_id)
-    said = replace(before, log_id=identity.log_id, set_back=why, generation=generation, parent=parent)
-    if said != known:
-        await _put(js, identity.cell, said, revision)
+    updated = replace(before, log_id=identity.log_id, set_back=why, generation=generation, parent=parent)
+    if updated != known:
+        await _put(js, identity.cell, updated, revision)
 
 
 async def record_move(
@@ -143,19 +143,19 @@ async def record_move(
     Raises BusError, UnansweredError.
     """
     _, revision = await _last(js, identity.cell)
-    said = ClusterIdentity(uid, server, identity.log_id, why, generation, parent)
-    await _put(js, identity.cell, said, revision)
+    updated = ClusterIdentity(uid, server, identity.log_id, why, generation, parent)
+    await _put(js, identity.cell, updated, revision)
 
 
 async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdentity | None:
     """The cluster a cell belongs to, and why this log of it is to end; None where nothing was recorded, or nothing that
     can be read. Raises BusError, UnansweredError.
     """
-    found, _ = await _last(js, identity.cell)
-    chain = {identity.log_id, *(each.log_id for each in identity.earlier)}
-    if found is None or found.log_id in chain:
-        return found
-    return ClusterIdentity(found.uid, found.server, identity.log_id)
+    other, _ = await _last(js, identity.cell)
+    chain = {identity.log_id, *(generation.log_id for generation in identity.earlier)}
+    if other is None or other.log_id in chain:
+        return other
+    return ClusterIdentity(other.uid, other.server, identity.log_id)
 
 
 async def _last(js: JetStream, cell: str) -> tuple[ClusterIdentity | None, int]:

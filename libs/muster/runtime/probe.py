@@ -28,6 +28,6 @@ def probe(url: str) -> tuple[bool, str]:
 
 
 if __name__ == "__main__":
-    healthy, said = probe(sys.argv[1])
-    sys.stdout.write(f"{said}\n")
+    healthy, text = probe(sys.argv[1])
+    sys.stdout.write(f"{text}\n")
     sys.exit(0 if healthy else 1)

@@ -393,7 +393,7 @@ class Process(Struct, dict=True):
         """
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
-                await asyncio.gather(*(each.lease.release() for each in self.runners if each.lease is not None))
+                await asyncio.gather(*(runner.lease.release() for runner in self.runners if runner.lease is not None))
                 for runner in self.runners:
                     await runner.stop(keep=self.snapshotting)
                 for publisher in self.publishers:
@@ -425,7 +425,7 @@ async def reach_api_server(config: Config, metrics: Metrics, clock: Clock, stack
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first exception of a group, however deep."""
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

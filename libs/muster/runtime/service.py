@@ -240,7 +240,7 @@ async def _exit_code(config: Config, service: str, build: Build, keeping: bool) 
         logger.warning("restart_needed", why=type(err).__name__, message=str(err))
         return RESTART
     except (BusError, RollError, ApiUnreachableError, KubeConfigError, OSError, *_FATAL) as err:
-        event, code = next(said for kinds, said in _ENDS if isinstance(err, kinds))
+        event, code = next(end for kinds, end in _ENDS if isinstance(err, kinds))
         logger.error(event, message=str(err), notes=getattr(err, "__notes__", []))
         await write_ending(config, user_of(service), err, SystemClock().now())
         return code

@@ -80,26 +80,26 @@ class CellRecord:
 
         None after too many conflicts. Raises ApiUnreachableError, RecordRefusedError.
         """
-        said = WitnessedCommit.of(identity, known)
+        newest = WitnessedCommit.of(identity, known)
         for _ in range(RETRIES):
             body = await self._get()
-            found = _read((body or {}).get("metadata", {}).get("annotations") or {})
-            if found is not None and not self._follows(said, found):
-                return found
-            if (answer := await self._write(body, identity, said)).ok:
+            record = _read((body or {}).get("metadata", {}).get("annotations") or {})
+            if record is not None and not self._follows(newest, record):
+                return record
+            if (answer := await self._write(body, identity, newest)).ok:
                 self._written = asyncio.get_running_loop().time()
-                return said
+                return newest
             if answer.status != 409:  # A conflict: another process was faster.
                 raise self._refused("written", answer)
         return None
 
-    def _follows(self, said: WitnessedCommit, found: WitnessedCommit) -> bool:
+    def _follows(self, recorded: WitnessedCommit, read: WitnessedCommit) -> bool:
         """Whether a record is later than the one found there, or the same and old."""
-        if said == found:
+        if recorded == read:
             return asyncio.get_running_loop().time() - self._written >= QUIET_S
-        if said.log_id == found.log_id:
-            return said.seq > found.seq
-        return said.generation > found.generation
+        if recorded.log_id == read.log_id:
+            return recorded.seq > read.seq
+        return recorded.generation > read.generation
 
     async def _get(self) -> dict[str, Any] | None:
         answer = await self._transport.request("GET", self._path, timeout_s=REQUEST_S)
@@ -107,19 +107,19 @@ class CellRecord:
             return None
         if not answer.ok:
             raise self._refused("read", answer)
-        found: dict[str, Any] = msgspec.json.decode(answer.body)
-        return found
+        lease: dict[str, Any] = msgspec.json.decode(answer.body)
+        return lease
 
-    def _refused(self, what: str, answer: ApiResponse) -> Exception:
+    def _refused(self, action: str, answer: ApiResponse) -> Exception:
         name = f"Lease {NAMESPACE}/{name_of(self._cell)}"
-        said = f"the record of the log, {name}, cannot be {what} (HTTP {answer.status})"
+        message = f"the record of the log, {name}, cannot be {action} (HTTP {answer.status})"
         if answer.status in (429, 500, 502, 503, 504):
-            return ApiUnreachableError(said)
-        return RecordRefusedError(f"{said}: kubectl apply -k deploy/rbac")
+            return ApiUnreachableError(message)
+        return RecordRefusedError(f"{message}: kubectl apply -k deploy/rbac")
 
-    async def _write(self, body: dict[str, Any] | None, identity: LogIdentity, said: WitnessedCommit) -> ApiResponse:
+    async def _write(self, body: dict[str, Any] | None, identity: LogIdentity, commit: WitnessedCommit) -> ApiResponse:
         now = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        notes = {f"{PREFIX}/{key}": str(value) for key, value in msgspec.structs.asdict(said).items()}
+        notes = {f"{PREFIX}/{key}": str(value) for key, value in msgspec.structs.asdict(commit).items()}
         spec = {"holderIdentity": holder_of(identity), "renewTime": now}
         labels = {"app.kubernetes.io/part-of": "muster"}
         if body is not None:
@@ -139,31 +139,31 @@ class CellRecord:
 
 
 def _read(notes: dict[str, str]) -> WitnessedCommit | None:
-    said = {key.removeprefix(f"{PREFIX}/"): value for key, value in notes.items()}
+    values = {key.removeprefix(f"{PREFIX}/"): value for key, value in notes.items()}
     try:
-        bytes.fromhex(said.get("digest", ""))
-        return msgspec.convert(said, WitnessedCommit, strict=False)
+        bytes.fromhex(values.get("digest", ""))
+        return msgspec.convert(values, WitnessedCommit, strict=False)
     except (msgspec.ValidationError, ValueError):
         return None
 
 
-async def lacking(log: Log, parent: str, found: WitnessedCommit) -> str:
+async def lacking(log: Log, parent: str, commit: WitnessedCommit) -> str:
     """How a log falls short of the record of its cell; empty where the log has the recorded commit.
 
     ``parent``: the log that the genesis names. Raises the errors of the log, but LogLostError.
     """
     identity = log.identity
-    record = f"the record of cell {identity.cell} on the API server names sequence {found.seq} of generation "
-    record += f"{found.generation}, log {found.log_id}"
-    later = found.generation - identity.generation
-    if later > 0 or (later == 0 and found.log_id != identity.log_id):
+    record = f"the record of cell {identity.cell} on the API server names sequence {commit.seq} of generation "
+    record += f"{commit.generation}, log {commit.log_id}"
+    later = commit.generation - identity.generation
+    if later > 0 or (later == 0 and commit.log_id != identity.log_id):
         return f"{record}, and NATS has generation {identity.generation}, log {identity.log_id}: NATS was set back"
-    if found.log_id not in {identity.log_id, *(each.log_id for each in identity.earlier)}:
-        if later == -1 and found.log_id != parent:
+    if commit.log_id not in {identity.log_id, *(generation.log_id for generation in identity.earlier)}:
+        if later == -1 and commit.log_id != parent:
             return f"{record}, and generation {identity.generation} in NATS follows log {parent}: NATS was set back"
         return ""
     try:
-        await log.prove(found.seq, bytes.fromhex(found.digest))
+        await log.prove(commit.seq, bytes.fromhex(commit.digest))
     except LogLostError as err:
         return f"{record}, and {err}"
     return ""
@@ -273,12 +273,12 @@ class Witness:
             await self._record.keep(log.identity, log.known)
 
     async def _compare(self, log: JetStreamLog) -> str:
-        found, identity = await self._record.read(), log.identity
-        if found is None:
+        commit, identity = await self._record.read(), log.identity
+        if commit is None:
             return ""
-        why = await lacking(log, self.parent, found)
+        why = await lacking(log, self.parent, commit)
         if why and self._service == REACHING[0]:
-            await record_set_back(self._js, identity, why, found.generation, found.log_id)
+            await record_set_back(self._js, identity, why, commit.generation, commit.log_id)
         return why
 
 

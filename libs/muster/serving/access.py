@@ -122,8 +122,8 @@ class Reviewed:
         known: SignedIn | None = self._users.get(key)
         if known is None:
             spec = {"token": token.strip()}
-            found = await self._ask(REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec, _Token)
-            known = found.user if found.authenticated else SignedIn()
+            review = await self._ask(REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec, _Token)
+            known = review.user if review.authenticated else SignedIn()
             self._users.put(key, known)
         if not known.username:
             raise DeniedError("this cluster does not know the token: it may be over; make a new one")
@@ -140,8 +140,8 @@ class Reviewed:
                 "extra": user.extra,
                 "resourceAttributes": {"verb": "list", "resource": resource, "namespace": namespace},
             }
-            found = await self._ask(ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec, _Allowed)
-            known = found.allowed
+            review = await self._ask(ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec, _Allowed)
+            known = review.allowed
             self._rights.put(key, known)
         return known
 

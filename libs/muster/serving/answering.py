@@ -98,10 +98,10 @@ class Questions:
     def namespaces(self) -> set[str]:
         """Every namespace with an object in the read model."""
         state = self.live.state
-        found = {record.ref.namespace for record in state.records.values()}
-        found |= {pod.ref.namespace for pod in state.nodes.pods.values()}
-        found |= {record.name.partition("/")[0] for record in state.gang_records.values() if "/" in record.name}
-        return {*found, *state.queues.ledger.leaf_of} - {""}
+        every = {record.ref.namespace for record in state.records.values()}
+        every |= {pod.ref.namespace for pod in state.nodes.pods.values()}
+        every |= {record.name.partition("/")[0] for record in state.gang_records.values() if "/" in record.name}
+        return {*every, *state.queues.ledger.leaf_of} - {""}
 
     async def answer(
         self, route: Question, viewed: Viewed, path: Mapping[str, str], query: Mapping[str, str], body: bytes
@@ -136,11 +136,11 @@ class Questions:
         if text.startswith("-") and text[-1] in UNITS and text[1:-1].isdecimal():
             return LogMark(at=now - int(text[1:-1]) * UNITS[text[-1]])
         try:
-            found = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text)
         except ValueError:
             raise BadRequestError("at is no moment: write 1200, 2026-03-01T12:00:00Z or -5m") from None
-        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        return LogMark(at=int(found.timestamp() * SECOND))
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return LogMark(at=int(moment.timestamp() * SECOND))
 
     def lens(self, scope: Scope, state: ReadState) -> Lens:
         """A lens costs a walk over all names: one lens is kept while the state and the scope are the same."""
@@ -155,10 +155,10 @@ class Questions:
         AwayError.
         """
         with self._looking.one(asked.viewed.name):
-            found: Struct = await self.live.foresight.looked(
+            projection: Struct = await self.live.foresight.looked(
                 asked.state, asked.now, method, *args, live=asked.moment.live
             )
-        return found
+        return projection
 
     async def commit(self, seq: int) -> Stored | None:
         """The commit at a sequence, with each workload in full; None where there is none."""
@@ -166,11 +166,11 @@ class Questions:
             return None
         async with aclosing(self.live.log.follow(seq - 1)) as stream:
             batch = await anext(stream)
-        found = next((each for each in batch if each.seq == seq), None)
-        if found is None or not any(isinstance(event, WorkloadAbridged) for event in found.commit.events):
-            return found
+        stored = next((stored for stored in batch if stored.seq == seq), None)
+        if stored is None or not any(isinstance(event, WorkloadAbridged) for event in stored.commit.events):
+            return stored
         before = await self.live.moments.copy_at(seq - 1)
-        return Judge(before.docket, before.log_id, before.generation).hear(found)
+        return Judge(before.docket, before.log_id, before.generation).hear(stored)
 
     @property
     def acting(self) -> bool:
@@ -179,7 +179,7 @@ class Questions:
 
 def named(path: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
     """The namespaces that a question names."""
-    return [each for each in (path.get("namespace", ""), query.get("namespace", "")) if each]
+    return [namespace for namespace in (path.get("namespace", ""), query.get("namespace", "")) if namespace]
 
 
 def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -208,7 +208,7 @@ async def _health(_of: Questions, asked: Asked) -> Struct:
 
 async def _jobs(_of: Questions, asked: Asked) -> Struct:
     query = asked.query
-    states = tuple(each for each in query.get("state", "").split(",") if each)
+    states = tuple(text for text in query.get("state", "").split(",") if text)
     wanted = JobFilter(
         states,
         query.get("queue", ""),
@@ -279,11 +279,11 @@ async def _happened(_of: Questions, asked: Asked) -> Struct:
 
 async def _moments(of: Questions, asked: Asked) -> Struct:
     limit = number(asked.query, "limit", 400, 1000)
-    identity, found = of.live.log.identity, marks(asked.state, asked.lens, limit=max(limit, 2))
+    identity, marked = of.live.log.identity, marks(asked.state, asked.lens, limit=max(limit, 2))
     first = shapes.MomentView(
-        identity.generation_of(identity.origin), identity.origin, found[0].at if found else "", False
+        identity.generation_of(identity.origin), identity.origin, marked[0].at if marked else "", False
     )
-    return shapes.MomentsView(first, asked.moment, found)
+    return shapes.MomentsView(first, asked.moment, marked)
 
 
 async def _series(of: Questions, asked: Asked) -> Struct:

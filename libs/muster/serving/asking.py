@@ -54,12 +54,12 @@ def read_job(manifest: Mapping[str, Any]) -> Workload:
     made = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 1, **meta}
     body = {**manifest, "metadata": {**made, "name": name, "uid": UID, "resourceVersion": "1"}, "status": {}}
     try:
-        found = KINDS[kind].read(msgspec.json.encode(body))
+        workload = KINDS[kind].read(msgspec.json.encode(body))
     except (UnreadableError, msgspec.MsgspecError) as err:
         raise ManifestError(f"{kind} {name} cannot be read: {err}") from err
-    if not isinstance(found, Workload):
+    if not isinstance(workload, Workload):
         raise ManifestError(f"{kind} {name} is a part of another job, and is not queued by itself")
-    return found
+    return workload
 
 
 def ask(
@@ -100,7 +100,7 @@ def ask(
         part(known)
     after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
     promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
-    costs = [lens.words(each) for each in _costs(state, job, after, now)] if ref.uid in after else []
+    costs = [lens.words(cost) for cost in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
     return structs.replace(
@@ -121,15 +121,15 @@ def refusal(state: ReadState, job: Job, workload: Workload) -> str:
         return "nothing is admitted now: the cluster is not fully listed, or the log is nearly full"
     if "admissions" in queues.resting(job.queue):
         return f"admissions are paused in {job.queue}"
-    found = binds(queues, job, max(job.queued_at, state.now))
-    if not found and queues.places and not fits(state, workload, ()):
+    obstacle = binds(queues, job, max(job.queued_at, state.now))
+    if not obstacle and queues.places and not fits(state, workload, ()):
         return "its pods find no room on the nodes, by amounts alone"
-    return found
+    return obstacle
 
 
-def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
-    known = promised(state, found.wait if found is not None else 0, max(now, state.now))
-    return known if known.why or found is not None else Promise(why="endless")
+def _promise(state: ReadState, projected: Projected | None, now: int) -> Promise:
+    known = promised(state, projected.wait if projected is not None else 0, max(now, state.now))
+    return known if known.why or projected is not None else Promise(why="endless")
 
 
 def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int) -> Iterator[str]:
@@ -145,9 +145,9 @@ def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int)
     before = projected(state, queues, now, most=len(after))
     cut = len(after) >= ahead + LOOKED_AT
     later = [
-        (after[other].wait - each.wait if other in after else -1, other)
-        for other, each in before.items()
-        if other in queues.jobs and (after[other].wait > each.wait if other in after else not cut)
+        (after[other].wait - projected.wait if other in after else -1, other)
+        for other, projected in before.items()
+        if other in queues.jobs and (after[other].wait > projected.wait if other in after else not cut)
     ]
     for delay, other in sorted(later, reverse=True)[:MOST_COSTS]:
         yield f"{queues.jobs[other].ref.key} would start {f'{span(delay)} later' if delay > 0 else 'later'}"
@@ -213,7 +213,7 @@ def _in_queue(state: ReadState, job: Job, workload: Workload, node: QuotaNode) -
 
 def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice | None:
     """The most pods of the largest pod set with which the job starts now, if any."""
-    largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
+    largest = max(workload.pod_sets, key=lambda pod_set: pod_set.count, default=None)
     if largest is None or largest.count < 2:
         return None
     # A refusal of a job refuses a larger job too: the counts that start are below the refused counts.
@@ -234,13 +234,15 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice 
 
 
 def _with_pods(workload: Workload, largest: PodSet, count: int) -> Workload:
-    sets = tuple(structs.replace(each, count=count) if each is largest else each for each in workload.pod_sets)
+    sets = tuple(
+        structs.replace(pod_set, count=count) if pod_set is largest else pod_set for pod_set in workload.pod_sets
+    )
     return structs.replace(workload, pod_sets=sets)
 
 
 def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
     """The job with ``count`` pods in the largest pod set; None where the request stays the same."""
-    largest = max(workload.pod_sets, key=lambda each: each.count)
+    largest = max(workload.pod_sets, key=lambda pod_set: pod_set.count)
     gone = largest.count - count
     request = {name: amount - gone * largest.request.get(name, 0) for name, amount in job.demand.request.items()}
     if request == job.demand.request or min(request.values(), default=0) < 0:

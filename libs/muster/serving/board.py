@@ -164,7 +164,7 @@ def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], polic
         leaf=not node.children,
         last=node.path in last,
         namespaces=list(node.namespaces),
-        amounts=[Amount(each, used.get(each, 0), node.guaranteed.get(each, 0), node.limit.get(each)) for each in names],
+        amounts=[Amount(name, used.get(name, 0), node.guaranteed.get(name, 0), node.limit.get(name)) for name in names],
         waiting=waiting,
         admitted=admitted,
         running=running,
@@ -178,20 +178,20 @@ def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], polic
 
 
 def _workers(state: ReadState, path: str) -> RayWorkers | None:
-    found = [
+    queues = [
         (state.records[uid].growth, ledger.claims.cuts.get(uid))
         for ledger in [state.queues.ledger]
         for uid, charge in ledger.charges.items()
         if uid in state.records and state.records[uid].growth.granted and _within(charge.queue, path)
     ]
-    if not found:
+    if not queues:
         return None
     return RayWorkers(
-        granted=sum(workers_in(growth.granted) for growth, _ in found),
-        asked=sum(workers_in(growth.asked) for growth, _ in found),
+        granted=sum(workers_in(growth.granted) for growth, _ in queues),
+        asked=sum(workers_in(growth.asked) for growth, _ in queues),
         going=sum(
             max(growth.granted.get(name, 0) - left, 0)
-            for growth, cut in found
+            for growth, cut in queues
             for name, left in (cut.left.items() if cut is not None else ())
         ),
     )
@@ -233,10 +233,10 @@ def _record(node: BoardNode) -> dict[str, Any]:
         "namespaces": node.namespaces,
         "policy": node.policy,
         "priority": node.priority,
-        "min": texts({each.resource: each.guaranteed for each in node.amounts}),
-        "max": texts({each.resource: each.limit for each in node.amounts if each.limit is not None}),
-        "used": texts({each.resource: each.used for each in node.amounts}),
-        "borrowed": {each.resource: format_quantity(each.borrowed, each.resource) for each in node.amounts},
+        "min": texts({amount.resource: amount.guaranteed for amount in node.amounts}),
+        "max": texts({amount.resource: amount.limit for amount in node.amounts if amount.limit is not None}),
+        "used": texts({amount.resource: amount.used for amount in node.amounts}),
+        "borrowed": {amount.resource: format_quantity(amount.borrowed, amount.resource) for amount in node.amounts},
         "waiting": node.waiting,
         "admitted": node.admitted,
         "running": node.running,

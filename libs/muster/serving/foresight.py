@@ -22,9 +22,9 @@ FORESEEN_EACH_MS = 2
 """... and how much longer for each start in them, so that a long queue is not played forward all the time."""
 
 
-def serves(made: int, found: Mapping[str, Projected], now: int) -> bool:
+def serves(made: int, jobs: Mapping[str, Projected], now: int) -> bool:
     """Whether queues that were played forward at ``made`` count as the present queues."""
-    return 0 <= now - made < max(FORESEEN_MS, FORESEEN_EACH_MS * len(found))
+    return 0 <= now - made < max(FORESEEN_MS, FORESEEN_EACH_MS * len(jobs))
 
 
 class Foresight:
@@ -72,8 +72,8 @@ class Foresight:
         projection before, also while a new projection is made.
         """
         if not live:
-            found: Mapping[str, Projected] = await self.looked(state, now, "foreseen", live=False)
-            return found
+            jobs: Mapping[str, Projected] = await self.looked(state, now, "foreseen", live=False)
+            return jobs
         if self._lacks(state, path):
             async with self._playing:
                 if self._lacks(state, path):
@@ -96,10 +96,10 @@ class Foresight:
 
     def _lacks(self, state: ReadState, path: Mapping[str, str]) -> bool:
         """Whether the queues were not played forward yet, or not since the job of the question came."""
-        made, found = self._foreseen
+        made, jobs = self._foreseen
         key = (path.get("namespace"), path.get("name"))
         return not made or any(
-            (job.ref.namespace, job.ref.name) == key and uid not in found and job.queued_at >= made
+            (job.ref.namespace, job.ref.name) == key and uid not in jobs and job.queued_at >= made
             for uid, job in (state.queues.jobs.items() if key[0] else ())
         )
 

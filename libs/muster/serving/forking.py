@@ -72,8 +72,8 @@ def without_job(queues: Queues, uid: str) -> Queues:
     job = queues.jobs[uid]
     shapes = dict(queues.book.shapes)
     shape = shapes[job.shape]
-    shapes[job.shape] = structs.replace(shape, waiting=[each for each in shape.waiting if each.uid != uid])
-    line = [each for each in queues.book.in_order(job.queue) if each[0].uid != uid]
+    shapes[job.shape] = structs.replace(shape, waiting=[entry for entry in shape.waiting if entry.uid != uid])
+    line = [place for place in queues.book.in_order(job.queue) if place[0].uid != uid]
     return structs.replace(queues, book=_with_line(queues, shapes, job.queue, line))
 
 
@@ -123,9 +123,9 @@ def projected(
     While no run times are known, only the jobs that start at once.
     """
     durations = state.promises.durations
-    found = Projection(queues, running(state), durations if durations.known() else _Unknown(), now)
-    found.run(until, beyond=beyond, most=most)
-    return {uid: each for uid, each in found.found.items() if each.wait < FOREVER}
+    projection = Projection(queues, running(state), durations if durations.known() else _Unknown(), now)
+    projection.run(until, beyond=beyond, most=most)
+    return {uid: projected for uid, projected in projection.found.items() if projected.wait < FOREVER}
 
 
 def binds(queues: Queues, job: Job, now: int) -> str:

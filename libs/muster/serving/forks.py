@@ -45,15 +45,15 @@ def framed(value: object) -> bytes:
 
 def unframed(text: bytearray) -> list[Any]:
     """Take the whole frames off the front of a text."""
-    found, at = [], 0
+    messages, at = [], 0
     while len(text) - at >= HEAD:
         end = at + HEAD + int.from_bytes(text[at : at + HEAD], "big")
         if len(text) < end:
             break
-        found.append(pickle.loads(bytes(text[at + HEAD : end])))  # noqa: S301 - of the parent, or of our own fork.
+        messages.append(pickle.loads(bytes(text[at + HEAD : end])))  # noqa: S301 - of the parent, or of our own fork.
         at = end
     del text[:at]
-    return found
+    return messages
 
 
 class Fork:
@@ -79,8 +79,8 @@ class Fork:
 
     def said(self) -> tuple[Verdict, Any]:
         """The last output of the fork: an answer, a part of an answer, or an error; else that the fork ended."""
-        said = unframed(self._text)
-        return said[-1] if said else ("ended", None)
+        messages = unframed(self._text)
+        return messages[-1] if messages else ("ended", None)
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -113,7 +113,7 @@ class Forker:
                     self._settle(fork, *fork.said())
                 if key.fd == self._source and not self._hear():
                     return
-            for fork in [each for each in self._forks.values() if each.until <= time.monotonic()]:
+            for fork in [running for running in self._forks.values() if running.until <= time.monotonic()]:
                 verdict, value = fork.said()
                 self._settle(fork, "late" if verdict == "ended" else verdict, value)
 
@@ -133,7 +133,7 @@ class Forker:
             for stored in args[0]:
                 self._seat.fold(stored)
         elif verb == "drop":
-            for fork in [each for each in self._forks.values() if each.number == args[0]]:
+            for fork in [running for running in self._forks.values() if running.number == args[0]]:
                 self._settle(fork, "ended", None)
         else:
             number, limit_s, method, asked = args

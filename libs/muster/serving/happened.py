@@ -21,34 +21,36 @@ def happened(
     state: ReadState, lens: Lens, moment: shapes.MomentView, *, queue: str = "", limit: int = 50
 ) -> shapes.HappenedView:
     """The newest turns of jobs and gangs."""
-    newest = nlargest(min(limit, MOST_EVENTS), _turns(state, lens, queue), key=lambda each: (each[0], each[1]))
-    return shapes.HappenedView(moment, [event_shape(_entry(ref, gang, each), lens) for _, _, ref, gang, each in newest])
+    newest = nlargest(min(limit, MOST_EVENTS), _turns(state, lens, queue), key=lambda turn: (turn[0], turn[1]))
+    return shapes.HappenedView(
+        moment, [event_shape(_entry(ref, gang, happening), lens) for _, _, ref, gang, happening in newest]
+    )
 
 
 def marks(state: ReadState, lens: Lens, *, limit: int = MOST_MARKS) -> list[shapes.EventView]:
     """The turns for the time slider, the oldest first; one of each sequence, and a selection of too many."""
     by_seq: dict[int, tuple[int, int, Ref | None, str, Happening]] = {}
-    for each in _turns(state, lens, ""):
-        by_seq.setdefault(each[0], each)
-    found = [by_seq[seq] for seq in sorted(by_seq)]
-    if len(found) > limit:
-        last = len(found) - 1
-        found = [found[number * last // (limit - 1)] for number in range(limit)]
-    return [event_shape(_entry(ref, gang, each), lens) for _, _, ref, gang, each in found]
+    for turn in _turns(state, lens, ""):
+        by_seq.setdefault(turn[0], turn)
+    turns = [by_seq[seq] for seq in sorted(by_seq)]
+    if len(turns) > limit:
+        last = len(turns) - 1
+        turns = [turns[number * last // (limit - 1)] for number in range(limit)]
+    return [event_shape(_entry(ref, gang, happening), lens) for _, _, ref, gang, happening in turns]
 
 
 def _turns(state: ReadState, lens: Lens, queue: str) -> Iterator[tuple[int, int, Ref | None, str, Happening]]:
     for record in state.records.values():
         if not lens.sees(record.ref.namespace) or (queue and not f"{record.queue}/".startswith(f"{queue}/")):
             continue
-        for each in record.happenings:
-            if each.weight == "turn":
-                yield each.seq, each.item, record.ref, "", each
+        for happening in record.happenings:
+            if happening.weight == "turn":
+                yield happening.seq, happening.item, record.ref, "", happening
     for gang in state.gang_records.values() if not queue else ():
         if lens.sees(gang.name.partition("/")[0]):
-            for each in gang.happenings:
-                if each.weight == "turn":
-                    yield each.seq, each.item, None, gang.name, each
+            for happening in gang.happenings:
+                if happening.weight == "turn":
+                    yield happening.seq, happening.item, None, gang.name, happening
 
 
 def _entry(ref: Ref | None, gang: str, happening: Happening) -> NarratedEvent:

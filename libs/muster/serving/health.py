@@ -24,9 +24,9 @@ MOST = 20
 
 def health(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.HealthView:
     """The problems, the worst first, within the rights of the viewer."""
-    found = [*_stopped(state), *_refused(state), *_held_up(state, lens), *_paused(state)]
-    shown = [shapes.FindingView(each.level, each.subject, lens.words(each.text)) for each in found]
-    worst = {each.level for each in shown}
+    findings = [*_stopped(state), *_refused(state), *_held_up(state, lens), *_paused(state)]
+    shown = [shapes.FindingView(finding.level, finding.subject, lens.words(finding.text)) for finding in findings]
+    worst = {finding.level for finding in shown}
     summary = (
         "Nothing is admitted" if "stopped" in worst else "Works; some objects need attention" if shown else "Works"
     )
@@ -49,15 +49,15 @@ def _stopped(state: ReadState) -> Found:
 
 def _refused(state: ReadState) -> Found:
     """Quota trees and node pools that are refused. A refused job shows this in its status."""
-    for each in state.troubles.values():
-        if each.code in ("tree_rejected", "pools_refused"):
-            said = explain.trouble(each.code, [problems.line(one) for one in each.found], each.more)
-            yield shapes.FindingView("attention", each.ref.key, said.text)
+    for trouble in state.troubles.values():
+        if trouble.code in ("tree_rejected", "pools_refused"):
+            reason = explain.trouble(trouble.code, [problems.line(one) for one in trouble.found], trouble.more)
+            yield shapes.FindingView("attention", trouble.ref.key, reason.text)
 
 
 def _held_up(state: ReadState, lens: Lens) -> Found:
     """Jobs that need an act: jobs that can never start, pods that do not run, Ray clusters that are stuck."""
-    found = []
+    held_up = []
     for uid, alike in _looked_at(state, lens).items():
         record, status = state.records[uid], job_status(state, uid)
         text = ""
@@ -68,17 +68,17 @@ def _held_up(state: ReadState, lens: Lens) -> Found:
         elif CODES[status.code].tone == "act":
             text = jobs.reason(status).text + (f" ({counted(alike - 1, 'more job')} alike)" if alike > 1 else "")
         if text:
-            found.append((record.ref.key, text))
-    for key, text in sorted(found)[:MOST]:
+            held_up.append((record.ref.key, text))
+    for key, text in sorted(held_up)[:MOST]:
         yield shapes.FindingView("attention", key, text)
-    if len(found) > MOST:
-        yield shapes.FindingView("attention", "", f"{counted(len(found) - MOST, 'more job')} need attention")
+    if len(held_up) > MOST:
+        yield shapes.FindingView("attention", "", f"{counted(len(held_up) - MOST, 'more job')} need attention")
 
 
 def _looked_at(state: ReadState, lens: Lens) -> dict[str, int]:
     """Uid -> number of like jobs: each job that does not wait, and the first job of each waiting shape."""
     waiting = {place.uid: None for shape in state.queues.book.shapes.values() for place in shape.waiting}
-    found = {
+    counts = {
         uid: 1
         for uid, record in state.records.items()
         if uid not in waiting and lens.sees(record.ref.namespace) and phase_of(state, uid) not in ENDED
@@ -90,8 +90,8 @@ def _looked_at(state: ReadState, lens: Lens) -> dict[str, int]:
             if place.uid in state.records and lens.sees(state.records[place.uid].ref.namespace)
         ]
         if mine:
-            found[mine[0]] = len(mine)
-    return found
+            counts[mine[0]] = len(mine)
+    return counts
 
 
 def _paused(state: ReadState) -> Found:

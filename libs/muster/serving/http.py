@@ -83,7 +83,7 @@ class GatewayServer(Listener):
         gateway,
         all names where empty.
         """
-        super().__init__(host, port, what="the gateway", setting="MUSTER_GATEWAY_PORT")
+        super().__init__(host, port, subject="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
         self._access = access
         self._clock = clock
@@ -101,7 +101,7 @@ class GatewayServer(Listener):
         await self.listen(app, shutdown_timeout_s=1.0, silence_s=HEAD_S)
 
     async def _viewed(self, request: web.Request) -> Viewed:
-        wanted = {each for each in named(request.match_info, request.query) if is_namespace(each)}
+        wanted = {namespace for namespace in named(request.match_info, request.query) if is_namespace(namespace)}
         namespaces = self._questions.namespaces() | wanted
         return await self._access.viewed(request.headers.get("Authorization", ""), namespaces)
 
@@ -111,11 +111,11 @@ class GatewayServer(Listener):
             body = await _body(request) if route.body is not None else b""
             try:
                 query = dict(request.query)
-                found = await self._questions.answer(route, viewed, dict(request.match_info), query, body)
+                reply = await self._questions.answer(route, viewed, dict(request.match_info), query, body)
             except tuple(EXPECTED) as err:
                 state = self._questions.live.state
                 return _json(problem(err, viewed.scope, state), EXPECTED[type(err)])
-            return _json(found)
+            return _json(reply)
 
         return answer
 

@@ -133,7 +133,7 @@ def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) ->
 
     ``sees``: whether jobs of a namespace may be listed. Here a queue is given by its full path.
     """
-    found: list[tuple[tuple[Any, ...], str]] = []
+    rows: list[tuple[tuple[Any, ...], str]] = []
     states: Counter[Phase] = Counter()
     failed = 0
     for uid, record in state.records.items():
@@ -156,8 +156,8 @@ def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) ->
             continue
         waits = (tuple(job.place),) if job is not None and phase == "waiting" else (record.since, ref.key, uid)
         since = -record.since if phase in ENDED else 0
-        found.append(((ORDER.index(phase), since, queue, job is None, *waits), uid))
-    return Listing([uid for _, uid in sorted(found)], states, failed)
+        rows.append(((ORDER.index(phase), since, queue, job is None, *waits), uid))
+    return Listing([uid for _, uid in sorted(rows)], states, failed)
 
 
 def row_of(state: ReadState, uid: str, now: int, promise: Promise) -> JobRow:

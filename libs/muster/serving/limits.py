@@ -21,8 +21,8 @@ class TooManyError(Exception):
 class UnderWay:
     """Counts the open questions or streams, by viewer and in all. ``what``: the noun in a refusal."""
 
-    def __init__(self, what: str, most: int, most_all: int) -> None:
-        self._what = what
+    def __init__(self, subject: str, most: int, most_all: int) -> None:
+        self._what = subject
         self._most = most
         self._most_all = most_all
         self._counts: Counter[str] = Counter()

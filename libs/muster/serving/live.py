@@ -115,9 +115,9 @@ class Live(Follower[ReadState]):
                         for entry in narrator.feed(stored) if stored.seq <= ends else ():
                             if entry.weight != "detail" and entry.ref is not None:
                                 yield entry
-        for said in list(self._ring):
-            if said.happening.seq > max(after, self._told_from):
-                yield entry_of(said.ref, said.happening)
+        for notice in list(self._ring):
+            if notice.happening.seq > max(after, self._told_from):
+                yield entry_of(notice.ref, notice.happening)
 
     async def _past(self, until: int) -> None:
         """Fold the log before the state with which following began, once, for the rungs and the series."""

@@ -71,9 +71,9 @@ class Moments:
         self._turn = asyncio.Lock()
         self._lock = threading.Lock()
         self._first = ReadState()
-        for each in base:
-            if each.stage == ReadModel.name and each.schema == state_schema(ReadState):
-                self._first = decode_state(each.body, ReadState)
+        for snapshot in base:
+            if snapshot.stage == ReadModel.name and snapshot.schema == state_schema(ReadState):
+                self._first = decode_state(snapshot.body, ReadState)
 
     @property
     def rungs(self) -> Sequence[Rung]:
@@ -84,7 +84,7 @@ class Moments:
         path = self._folder / f"{state.seq}.state"
         body = zlib.compress(encode_state(state), LEVEL)
         with self._lock:
-            if any(each.seq == state.seq for each in self._rungs):
+            if any(rung.seq == state.seq for rung in self._rungs):
                 return
             path.write_bytes(body)
             insort(self._rungs, Rung(state.seq, state.now, path))
@@ -93,7 +93,7 @@ class Moments:
     def is_due(self, seq: int) -> bool:
         """Whether a state at a sequence is to be kept: the state is far enough behind the rung before."""
         with self._lock:
-            number = bisect_right(self._rungs, seq, key=lambda each: each.seq)
+            number = bisect_right(self._rungs, seq, key=lambda rung: rung.seq)
             before = self._rungs[number - 1].seq if number else self._first.seq
             if number == len(self._rungs):
                 return seq - before >= NEAR
@@ -154,7 +154,7 @@ class Moments:
     def _begin(self, mark: LogMark) -> ReadState:
         """The initial state of a fold: a copy of the newest rung that is not after the mark."""
         with self._lock:  # A rung that is being read does not go.
-            fitting = [each for each in self._rungs if not mark.passed(each.seq, each.now)]
+            fitting = [rung for rung in self._rungs if not mark.passed(rung.seq, rung.now)]
             body = fitting[-1].path.read_bytes() if fitting else b""
         if body:
             return decode_state(zlib.decompress(body), ReadState)

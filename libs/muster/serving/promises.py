@@ -9,14 +9,14 @@ from muster.model.text import instant
 from muster.told.codes.values import Promise
 
 
-def promise_record(found: Promise) -> dict[str, Any] | None:
+def promise_record(promise: Promise) -> dict[str, Any] | None:
     """For programs; None where there is no promise."""
-    if found.why:
+    if promise.why:
         return None
     return {
-        "start": instant(found.start),
-        "latest": instant(found.latest),
+        "start": instant(promise.start),
+        "latest": instant(promise.latest),
         "percent": KEPT_PERCENT,
-        "settled": found.settled,
-        "kept": found.kept,
+        "settled": promise.settled,
+        "kept": promise.kept,
     }

@@ -65,8 +65,8 @@ class Lens:
         """A sentence without names that the viewer may not see."""
         return text if self.scope.whole else _WORD.sub(self._word, text)
 
-    def _word(self, found: re.Match[str]) -> str:
-        word = found.group()
+    def _word(self, match: re.Match[str]) -> str:
+        word = match.group()
         name = word.rstrip(".,")
         if "/" not in name:
             return NAME_HIDDEN + word[len(name) :] if name in self._foreign else word
@@ -86,9 +86,9 @@ class Lens:
         if isinstance(value, str):
             return self.words(value)
         if isinstance(value, Mapping):
-            return {self.words(key) if "/" in key else key: self.through(each) for key, each in value.items()}
+            return {self.words(key) if "/" in key else key: self.through(part) for key, part in value.items()}
         if isinstance(value, list | tuple):
-            return [self.through(each) for each in value]
+            return [self.through(part) for part in value]
         return value
 
 
@@ -96,7 +96,11 @@ def _visible_paths(scope: Scope, state: ReadState) -> frozenset[str]:
     """The quotas of the viewer's namespaces, of the jobs there, and all quotas above."""
     if scope.namespaces is None:
         return frozenset(state.queues.ledger.nodes)
-    leaves = {state.queues.ledger.leaf_of[each] for each in scope.namespaces if each in state.queues.ledger.leaf_of}
+    leaves = {
+        state.queues.ledger.leaf_of[namespace]
+        for namespace in scope.namespaces
+        if namespace in state.queues.ledger.leaf_of
+    }
     leaves |= {record.queue for record in state.records.values() if record.queue and scope.sees(record.ref.namespace)}
     return frozenset(path for leaf in leaves for path in path_chain(leaf))
 
@@ -120,4 +124,4 @@ def _foreign_names(scope: Scope, state: ReadState) -> frozenset[str]:
         note(namespace or next((pod.ref.namespace for pod in gang.pods.values()), ""), (namespace, name))
     for namespace in state.queues.ledger.leaf_of:
         note(namespace, (namespace,))
-    return frozenset(name for name in foreign - own if any(not each.isalpha() for each in name))
+    return frozenset(name for name in foreign - own if any(not letter.isalpha() for letter in name))

@@ -39,7 +39,7 @@ class UseSeries:
             return last
         used = {path: dict(vector) for path, vector in state.queues.ledger.used.items()}
         with self._lock:
-            insort(self._points, Level(state.seq, state.now, used), key=lambda each: each.seq)
+            insort(self._points, Level(state.seq, state.now, used), key=lambda level: level.seq)
             if len(self._points) > MOST_POINTS:
                 half = MOST_POINTS // 2
                 self._points[:half] = self._points[:half:2]
@@ -51,10 +51,10 @@ class UseSeries:
         least = node.guaranteed.get(resource, 0) if node is not None else 0
         limit = node.limit.get(resource) if node is not None else None
         with self._lock:
-            found = [each for each in self._points if each.seq <= state.seq]
+            levels = [level for level in self._points if level.seq <= state.seq]
         points: list[shapes.PointView] = []
-        for each in found:
-            used = each.used.get(queue, {}).get(resource, 0)
-            if not points or points[-1].used != used or each is found[-1]:
-                points.append(shapes.PointView(each.seq, instant(each.at), used, least, limit))
+        for level in levels:
+            used = level.used.get(queue, {}).get(resource, 0)
+            if not points or points[-1].used != used or level is levels[-1]:
+                points.append(shapes.PointView(level.seq, instant(level.at), used, least, limit))
         return shapes.SeriesView(moment, queue, resource, points)

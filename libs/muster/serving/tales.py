@@ -61,7 +61,7 @@ def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *,
     story = QueueStory(queue, state)
     story.recall()
     told = story.of(queue, present=now)
-    heard = [each for each in told.entries if hears(each, lens)]
+    heard = [entry for entry in told.entries if hears(entry, lens)]
     tally = told.tally
     return TaleView(
         moment=moment,
@@ -80,11 +80,13 @@ def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *,
             tally.waits,
         ),
         waiting=[
-            WaiterView(lens.words(each.job), each.position, each.priority, each.waited, lens.words(each.reason))
-            for each in told.waiting
+            WaiterView(
+                lens.words(waiter.job), waiter.position, waiter.priority, waiter.waited, lens.words(waiter.reason)
+            )
+            for waiter in told.waiting
         ],
         length=told.length,
-        events=[event_shape(each, lens) for each in heard[max(len(heard) - limit, 0) :]],
+        events=[event_shape(entry, lens) for entry in heard[max(len(heard) - limit, 0) :]],
         left_out=told.left_out + max(len(heard) - limit, 0),
         next_start=pace_shape(told.next_start),
         pauses=[lens.words(text) for text in told.pauses],

@@ -46,12 +46,12 @@ def jobs(state: ReadState, lens: Lens, moment: shapes.MomentView, wanted: JobFil
          now: int, foreseen: Mapping[str, Projected] | None = None) -> shapes.JobsView:  # fmt: skip
     """A page of jobs. ``foreseen``: the queues played forward already."""
     listed = listing(state, wanted, lens.sees)
-    found = listed.uids
-    page = found[skip : skip + min(limit, MOST_ROWS)]
+    uids = listed.uids
+    page = uids[skip : skip + min(limit, MOST_ROWS)]
     promises = promises_of(state, page, now, foreseen=foreseen)
     rows = [row_of(state, uid, now, promises[uid]) for uid in page]
     states: dict[str, int] = dict(sorted(listed.states.items()))
-    return shapes.JobsView(moment, len(found), states, [job_shape(row, lens) for row in rows], listed.failed)
+    return shapes.JobsView(moment, len(uids), states, [job_shape(row, lens) for row in rows], listed.failed)
 
 
 def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
@@ -81,8 +81,8 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
 
 
 def start_shape(promise: Promise) -> shapes.StartView | None:
-    found = promise_record(promise)
-    return None if found is None else shapes.StartView(**found)
+    record = promise_record(promise)
+    return None if record is None else shapes.StartView(**record)
 
 
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
@@ -108,16 +108,16 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
         text=lens.words(told.standing.text),
         wanting=_wanting(told, lens),
         events=[
-            event_shape(each.entry, lens, times=each.times, last_at=each.last_at)
-            for each in told.happenings
-            if every or each.entry.weight != "detail"
+            event_shape(happening.entry, lens, times=happening.times, last_at=happening.last_at)
+            for happening in told.happenings
+            if every or happening.entry.weight != "detail"
         ],
         pauses=[lens.words(text) for text in told.pauses],
         earlier=told.earlier,
-        waits=[_waits(each, lens) for each in told.waits],
+        waits=[_waits(wait, lens) for wait in told.waits],
         code=told.standing.code,
         charged=told.standing.charged,
-        pace=pace_shape(found) if (found := pace_of(told, state)) is not None else None,
+        pace=pace_shape(estimate) if (estimate := pace_of(told, state)) is not None else None,
         pod=lens.words(pod.text) if pod is not None else "",
     )
 
@@ -130,8 +130,10 @@ def pace_of(told: JobStory, state: ReadState) -> Estimate | None:
     return state.pace.expect(standing.queue, standing.position, told.now)
 
 
-def pace_shape(found: Estimate) -> shapes.PaceView:
-    return shapes.PaceView(found.low, found.middle, found.high, found.rows, found.intervals, found.why)
+def pace_shape(estimate: Estimate) -> shapes.PaceView:
+    return shapes.PaceView(
+        estimate.low, estimate.middle, estimate.high, estimate.rows, estimate.intervals, estimate.why
+    )
 
 
 def _waits(told: Waits, lens: Lens) -> shapes.RayWaitsView:
@@ -142,20 +144,20 @@ def _waits(told: Waits, lens: Lens) -> shapes.RayWaitsView:
 
 
 def _wanting(told: JobStory, lens: Lens) -> shapes.WantingView | None:
-    found = told.standing.wanting
-    if found is None:
+    wanting = told.standing.wanting
+    if wanting is None:
         return None
-    seen = [each for each in found.holders if lens.sees(each.job.partition("/")[0])]
+    seen = [holder for holder in wanting.holders if lens.sees(holder.job.partition("/")[0])]
     return shapes.WantingView(
-        quota=lens.words(found.quota),
-        resource=found.resource,
-        request=found.request,
-        limit=found.limit,
-        used=found.used,
-        free=found.free,
-        missing=found.missing,
-        holders=[shapes.HolderView(each.job, each.amount, lens.words(each.text)) for each in seen],
-        held_by=found.held_by,
+        quota=lens.words(wanting.quota),
+        resource=wanting.resource,
+        request=wanting.request,
+        limit=wanting.limit,
+        used=wanting.used,
+        free=wanting.free,
+        missing=wanting.missing,
+        holders=[shapes.HolderView(holder.job, holder.amount, lens.words(holder.text)) for holder in seen],
+        held_by=wanting.held_by,
     )
 
 
@@ -199,18 +201,18 @@ def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
         name=node.name,
         depth=node.depth,
         leaf=node.leaf,
-        namespaces=[each for each in node.namespaces if lens.sees(each)],
+        namespaces=[namespace for namespace in node.namespaces if lens.sees(namespace)],
         amounts=[
             shapes.AmountView(
-                each.resource,
-                each.used,
-                each.guaranteed,
-                each.limit,
-                held.get(each.resource, 0),
-                each.borrowed,
-                format_part(each.used, each.limit, each.resource),
+                amount.resource,
+                amount.used,
+                amount.guaranteed,
+                amount.limit,
+                held.get(amount.resource, 0),
+                amount.borrowed,
+                format_part(amount.used, amount.limit, amount.resource),
             )
-            for each in node.amounts
+            for amount in node.amounts
         ],
         waiting=node.waiting,
         admitted=node.admitted,
@@ -232,11 +234,11 @@ def nodes(
 ) -> shapes.NodesView:
     """The nodes: all where the viewer may see nodes, else the nodes with a pod in the viewer's namespaces."""
     shown, on = state.nodes, _pods_by_node(state)
-    found = sorted(shown.nodes.values(), key=lambda node: node.ref.name)
+    rows = sorted(shown.nodes.values(), key=lambda node: node.ref.name)
     if not lens.scope.cluster:
-        found = [node for node in found if any(lens.sees(pod.ref.namespace) for pod in on.get(node.ref.name, ()))]
+        rows = [node for node in rows if any(lens.sees(pod.ref.namespace) for pod in on.get(node.ref.name, ()))]
     parts, made = 0, []
-    for number, node in enumerate(found):
+    for number, node in enumerate(rows):
         pods = on.get(node.ref.name, [])
         free = dict(node.allocatable)
         for pod in pods:
@@ -261,20 +263,20 @@ def nodes(
                             texts(pod.request),
                             [*pod.devices],
                         )
-                        for pod in sorted(pods, key=lambda each: each.ref.key)
+                        for pod in sorted(pods, key=lambda pod: pod.ref.key)
                         if lens.sees(pod.ref.namespace)
                     ],
                     others=sum(not lens.sees(pod.ref.namespace) for pod in pods),
                 )
             )
-    return shapes.NodesView(moment, len(found), parts, made)
+    return shapes.NodesView(moment, len(rows), parts, made)
 
 
 def _pods_by_node(state: ReadState) -> dict[str, list]:  # type: ignore[type-arg]
-    found: dict[str, list] = {}  # type: ignore[type-arg]
+    by_node: dict[str, list] = {}  # type: ignore[type-arg]
     for pod in state.nodes.pods.values():
-        found.setdefault(pod.node, []).append(pod)
-    return found
+        by_node.setdefault(pod.node, []).append(pod)
+    return by_node
 
 
 def _job_of(state: ReadState, owner: str) -> str:
@@ -304,7 +306,7 @@ def gang(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str) -> s
         raise MissingError(f"there is no gang {key}, or none that you may see")
     name = key if key in named else named[0]
     return shapes.GangTold(
-        moment, _gang(state, lens, name), [event_shape(each, lens) for each in gang_tale(state, name).entries]
+        moment, _gang(state, lens, name), [event_shape(entry, lens) for entry in gang_tale(state, name).entries]
     )
 
 

@@ -45,7 +45,7 @@ def what_if(
             queues = _changed(queues, change, lens)
     # Both are of this moment: of an older look every job would seem to start earlier now.
     before, after = projected(state, state.queues, now), projected(state, queues, now)
-    found: list[supposed.Effect] = []
+    effects: list[supposed.Effect] = []
     earlier = later = 0
     for uid, waiting in queues.jobs.items():
         if waiting.status != "waiting":
@@ -56,31 +56,35 @@ def what_if(
         earlier, later = earlier + early, later + late
         if not lens.sees(waiting.ref.namespace):
             continue
-        waits = [each.wait if each is not None else None for each in (was, would)]
-        found.append(
+        waits = [projected.wait if projected is not None else None for projected in (was, would)]
+        effects.append(
             supposed.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
         )  # `binds` holds the uid until the shown jobs are chosen.
-    found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
+    effects.sort(key=lambda effect: (effect.job != job, -_gain(effect), effect.job))
     shown = [
-        structs.replace(each, binds=lens.words(_binds(state, queues, each.binds, nodes, now))) for each in found[:SHOWN]
+        structs.replace(effect, binds=lens.words(_binds(state, queues, effect.binds, nodes, now)))
+        for effect in effects[:SHOWN]
     ]
-    one, other = (sum(1 for each in played.values() if not each.wait and not each.owed) for played in (before, after))
+    one, other = (
+        sum(1 for projected in played.values() if not projected.wait and not projected.owed)
+        for played in (before, after)
+    )
     summary = _summary(earlier, later, shown, nodes)
-    return supposed.WhatIf(moment, [*changes], len(found), one, other, earlier, later, shown, summary)
+    return supposed.WhatIf(moment, [*changes], len(effects), one, other, earlier, later, shown, summary)
 
 
 def _gain(effect: supposed.Effect) -> int:
     never = 1 << 50
-    before, after = (never if each is None else each for each in (effect.before, effect.after))
+    before, after = (never if wait is None else wait for wait in (effect.before, effect.after))
     return abs(before - after)
 
 
 def _changed(queues: Queues, change: supposed.Change, lens: Lens) -> Queues:
     if change.job:
-        found = [each for each in queues.jobs.values() if each.ref.key == change.job and each.status == "waiting"]
-        if not found or not lens.sees(found[0].ref.namespace):
+        jobs = [job for job in queues.jobs.values() if job.ref.key == change.job and job.status == "waiting"]
+        if not jobs or not lens.sees(jobs[0].ref.namespace):
             raise ChangeError(f"no job {change.job} waits in a queue, or none that you may see")
-        return with_request(queues, found[0].ref.uid, change.resource, _parsed(change))
+        return with_request(queues, jobs[0].ref.uid, change.resource, _parsed(change))
     if change.queue not in queues.ledger.nodes or not lens.sees_queue(change.queue):
         raise ChangeError(f"there is no quota {change.queue}, or none that you may see")
     if change.field not in FIELDS:
@@ -123,7 +127,7 @@ def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
             add_into(free[pod.node], {name: n for name, n in pod.request.items() if name in free[pod.node]}, -1)
     rooms = [*({**node} for node in more), *free.values()]
     named = {name for room in rooms for name in room}
-    for pods in sorted(workload.pod_sets, key=lambda each: [-each.request.get(name, 0) for name in sorted(named)]):
+    for pods in sorted(workload.pod_sets, key=lambda pods: [-pods.request.get(name, 0) for name in sorted(named)]):
         asked = {name: amount for name, amount in pods.request.items() if name in named and amount}
         left = pods.count
         for room in rooms:
@@ -153,5 +157,5 @@ def _summary(earlier: int, later: int, shown: Sequence[supposed.Effect], nodes: 
     if nodes and not earlier:
         name, amount = next(iter(nodes[0].items()))
         text += f": {counted(len(nodes), 'more node')} with {format_quantity(amount, name)} {name} each change no quota"
-    binding = next((each.binds for each in shown if each.binds), "")
+    binding = next((effect.binds for effect in shown if effect.binds), "")
     return f"{text}. Still binding: {binding}." if binding else f"{text}."

@@ -84,7 +84,7 @@ def _family(
     """One family; the labels of all its samples have the same names."""
     if not values:
         return
-    family = made(name, text, labels=[each for each, _ in next(iter(values))])
+    family = made(name, text, labels=[label for label, _ in next(iter(values))])
     for key, value in values.items():
         family.add_metric([text for _, text in key], value)
     yield family

@@ -50,10 +50,10 @@ def workloads_of(event: Event) -> Iterator[Ref]:
         case WorkloadObserved():
             yield event.workload.ref
         case CandidatesProposed():
-            yield from (each.ref for each in event.candidates)
+            yield from (candidate.ref for candidate in event.candidates)
         case EvictionOrdered():
             yield event.ref
-            yield from (each.ref for each in event.victims)
+            yield from (victim.ref for victim in event.victims)
         case ObjectGone() if not isinstance(event, WorkloadGone):
             return  # What a workload runs through has the kind of a workload, and is none.
         case _:

@@ -116,12 +116,12 @@ class WorkloadTraces:
         if self._tracing is None:
             return
         self.folded(seq, commit)
-        said: dict[str, tuple[Ref, list[Event]]] = {}
+        by_uid: dict[str, tuple[Ref, list[Event]]] = {}
         for event in commit.events:
             for ref in workloads_of(event):
-                said.setdefault(ref.uid, (ref, []))[1].append(event)
+                by_uid.setdefault(ref.uid, (ref, []))[1].append(event)
         end = commit.at * _MS + int(took_s * 1e9)
-        for uid, (ref, events) in said.items():
+        for uid, (ref, events) in by_uid.items():
             tags = list(dict.fromkeys(str(type(event).__struct_config__.tag) for event in events))
             attempt = max((getattr(event, "attempt", 0) or 0 for event in events), default=0)
             self._record(
@@ -203,14 +203,14 @@ class WorkloadTraces:
 
 def _numbers(events: Sequence[Event]) -> dict[str, str]:
     """Queue, reason and request, of events with these fields."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for event in events:
         for name in ("queue", "reason"):
-            if said := getattr(event, name, ""):
-                found[f"muster.{name}"] = str(said)
+            if value := getattr(event, name, ""):
+                attributes[f"muster.{name}"] = str(value)
         if request := getattr(event, "request", None):
-            found["muster.request"] = format_vector(request)
-    return found
+            attributes["muster.request"] = format_vector(request)
+    return attributes
 
 
 def _context(trace_number: int, span_number: int) -> SpanContext:

@@ -65,8 +65,8 @@ class Cell(VirtualTime):
             # No pod is simulated: the places of a gang are held for all of its life instead.
             chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS, moves=MOVES)
             self._stages.append("gang_admitter", "input", [chosen])
-        found = [job for job in trace.jobs if job.adopted and job.submit <= 0]
-        self._watch(self.facts.beginning([self._arrive(job) for job in found]))
+        jobs = [job for job in trace.jobs if job.adopted and job.submit <= 0]
+        self._watch(self.facts.beginning([self._arrive(job) for job in jobs]))
         self.settle()
 
     def _watch(self, facts: list[Event]) -> None:
@@ -79,8 +79,8 @@ class Cell(VirtualTime):
 
     def next_deadline(self) -> int | None:
         """When a stage may have more to say though nothing happens, ms of the trace."""
-        found = self._stages.next_deadline()
-        return found[0] if found is not None else None
+        deadline = self._stages.next_deadline()
+        return deadline[0] if deadline is not None else None
 
     def _arrive(self, job: TraceJob) -> WorkloadObserved:
         """A job is there: suspended, or started already by another controller."""

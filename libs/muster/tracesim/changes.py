@@ -76,8 +76,8 @@ def otherwise(commits: Iterable[Stored], rules: Mapping[str, str], ruleset: int)
         )
         yield replace(stored, commit=replace(stored.commit, events=events)) if rules else stored
         if ruleset and stored.seq == 1:
-            said = replace(stored.commit, stage="quota_accountant", events=(RulesetActivated(number=ruleset),))
-            yield replace(stored, commit=said)
+            commit = replace(stored.commit, stage="quota_accountant", events=(RulesetActivated(number=ruleset),))
+            yield replace(stored, commit=commit)
 
 
 def ruled(past: Past, rules: Mapping[str, str]) -> Past:

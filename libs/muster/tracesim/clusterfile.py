@@ -93,7 +93,7 @@ def _whole(place: DocumentPlace) -> int:
 def _queues(place: DocumentPlace, parent: str, capacity: Vector, depth: int) -> tuple[TraceQueue, ...]:
     if depth > 30:
         raise place.error("the tree is deeper than 30 levels")
-    return tuple(_queue(each, name, parent, capacity, depth) for name, each in place.members().items())
+    return tuple(_queue(member, name, parent, capacity, depth) for name, member in place.members().items())
 
 
 def _queue(place: DocumentPlace, name: str, parent: str, capacity: Vector, depth: int) -> TraceQueue:
@@ -139,20 +139,20 @@ def _amounts(place: DocumentPlace) -> Vector:
     """A number of GPUs, or an object per resource."""
     if not isinstance(place.value, dict):
         return {GPU: _gpus(place)}
-    found: Vector = {}
-    for key, each in place.members().items():
+    amounts: Vector = {}
+    for key, member in place.members().items():
         if key in _SHORT:
             name, unit = _SHORT[key]
-            found[name] = _gpus(each) if name == GPU else _whole(each) * unit
+            amounts[name] = _gpus(member) if name == GPU else _whole(member) * unit
         elif not is_resource_name(key):
-            raise each.error(f"{key!r} is not the name of a resource")
+            raise member.error(f"{key!r} is not the name of a resource")
         else:
-            value = each.expect(int, float, str)
+            value = member.expect(int, float, str)
             try:
-                found[key] = parse_quantity(value if isinstance(value, str) else repr(value), key)
+                amounts[key] = parse_quantity(value if isinstance(value, str) else repr(value), key)
             except QuantityError as err:
-                raise each.error(problems.say(err.problem)) from err
-    return dict(sorted(found.items()))
+                raise member.error(problems.say(err.problem)) from err
+    return dict(sorted(amounts.items()))
 
 
 def _gpus(place: DocumentPlace) -> int:
@@ -172,8 +172,8 @@ def _check_sum(queue: TraceQueue, place: DocumentPlace) -> None:
             continue
         if amount > (limit or 0):
             shown = [format_quantity(value, name) for value in (amount, limit or 0)]
-            what = "the cluster has" if queue.path == ROOT else f"min of {queue.path} is"
-            raise place.error(f"the queues' min {name} sum up to {shown[0]}, and {what} {shown[1]}")
+            owner = "the cluster has" if queue.path == ROOT else f"min of {queue.path} is"
+            raise place.error(f"the queues' min {name} sum up to {shown[0]}, and {owner} {shown[1]}")
 
 
 def _check_names(root: TraceQueue, place: DocumentPlace) -> None:
@@ -188,10 +188,10 @@ def _check_names(root: TraceQueue, place: DocumentPlace) -> None:
 
 def _shared_equally(capacity: Vector, names: tuple[str, ...]) -> TraceQueue:
     names = names or ("default",)
-    each = {name: amount // len(names) for name, amount in capacity.items()}
-    if GPU in each and len(names) > 1:
-        each[GPU] -= each[GPU] % WHOLE
-    children = tuple(TraceQueue(name=name, path=f"{ROOT}/{name}", min=each) for name in names)
+    per_name = {name: amount // len(names) for name, amount in capacity.items()}
+    if GPU in per_name and len(names) > 1:
+        per_name[GPU] -= per_name[GPU] % WHOLE
+    children = tuple(TraceQueue(name=name, path=f"{ROOT}/{name}", min=per_name) for name in names)
     return TraceQueue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
 
 

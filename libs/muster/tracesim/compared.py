@@ -54,7 +54,7 @@ def charts(results: Sequence[Result]) -> list[str]:
 
 
 def _chart(results: Sequence[Result], question: str, unit: str, values: Values, guide: Values | None = None) -> str:
-    longest = max((result.timeline for result in results), key=lambda each: each.end)
+    longest = max((result.timeline for result in results), key=lambda timeline: timeline.end)
     lines = [
         Series(result.policy, curve(result.timeline, values(result)), style=style_of(number))
         for number, result in enumerate(results)
@@ -77,7 +77,7 @@ def _capacity(result: Result) -> Sequence[float]:
 
 
 def _evictions(result: Result) -> Sequence[float]:
-    return [float(each) for each in accumulate(result.timeline.evictions)]
+    return [float(total) for total in accumulate(result.timeline.evictions)]
 
 
 def _kept_from(result: Result) -> Sequence[float]:

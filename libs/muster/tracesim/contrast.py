@@ -58,27 +58,27 @@ class Contrast(Struct):
 
 def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
     """Compare two runs; ``names``: job id -> name for people."""
-    found = Contrast([], [], [], [], 0, [], [])
+    result = Contrast([], [], [], [], 0, [], [])
     for job in before.trace.jobs:
         one, other = _start(before, job.id), _start(after, job.id)
         shift = Shift(names.get(job.id, job.id), one, other)
         if one == other:
-            found.same += 1
+            result.same += 1
         elif one < 0:
-            found.gained.append(shift)
+            result.gained.append(shift)
         elif other < 0:
-            found.lost.append(shift)
+            result.lost.append(shift)
         else:
-            (found.earlier if other < one else found.later).append(shift)
+            (result.earlier if other < one else result.later).append(shift)
         stops = EvictionChange(shift.job, _stops(before, job.id), _stops(after, job.id))
         if stops.before != stops.after:
-            found.evicted.append(stops)
-    found.evicted.sort(key=lambda each: (-abs(each.after - each.before), each.job))
-    for shifts in (found.earlier, found.later):
-        shifts.sort(key=lambda each: (-abs(each.after - each.before), each.job))
+            result.evicted.append(stops)
+    result.evicted.sort(key=lambda shift: (-abs(shift.after - shift.before), shift.job))
+    for shifts in (result.earlier, result.later):
+        shifts.sort(key=lambda shift: (-abs(shift.after - shift.before), shift.job))
     paths = dict.fromkeys([*before.trace.cluster.leaves, *after.trace.cluster.leaves])
-    found.queues = [row for path in paths if (row := _queue(before, after, path)).jobs]
-    return found
+    result.queues = [row for path in paths if (row := _queue(before, after, path)).jobs]
+    return result
 
 
 def _start(result: Result, job: str) -> int:

@@ -112,14 +112,14 @@ class _Dice:
         self, count: int, load: float, sizes: Sizes, times: tuple[float, float], demand: Mapping[str, float]
     ) -> tuple[list[_Drawn], float]:
         """Jobs at random moments of a span in which they ask for ``load`` times the cluster; (jobs, span)."""
-        found = []
+        drawn = []
         for queue in self.rng.choices(list(demand), list(demand.values()), k=count):
             gpus = self.size(sizes)
-            found.append(_Drawn(queue, gpus, 0, self.lasts(*times, queue, gpus)))
-        span = sum(job.gpus * job.lasts for job in found) / (self.gpus * load)
-        for job in found:
+            drawn.append(_Drawn(queue, gpus, 0, self.lasts(*times, queue, gpus)))
+        span = sum(job.gpus * job.lasts for job in drawn) / (self.gpus * load)
+        for job in drawn:
             job.submit = self.rng.uniform(0, span)
-        return found, span
+        return drawn, span
 
 
 def _within(seconds: float) -> float:
@@ -254,7 +254,7 @@ def _with(wish: DayWish, option: str) -> DayWish:
             return replace(wish, elastic=_part(value, told))
         case "placement" if value in PLACEMENTS:
             return replace(wish, placement=PLACEMENTS[value])
-    known = "; ".join(f"{each} ({text})" for each, text in OPTIONS.items())
+    known = "; ".join(f"{name} ({text})" for name, text in OPTIONS.items())
     raise TraceError(f"{option!r} is no option of a day; there are {known}")
 
 
@@ -284,7 +284,7 @@ def draw(wish: DayWish) -> Day:
     paths = {queue.name: queue.path for queue in root.walk()}
     nodes = NodeGroup(wish.nodes, {GPU: PER_NODE * WHOLE})
     cluster = TraceCluster((nodes,), root, placement=wish.placement)
-    listed = [each for number, job in enumerate(jobs) for each in _jobs(dice, number, job, paths[job.queue])]
+    listed = [part for number, job in enumerate(jobs) for part in _jobs(dice, number, job, paths[job.queue])]
     listed.sort(key=lambda job: job.submit)
     return Day(wish=wish, trace=Trace(cluster, tuple(listed)), faults=_losses(dice, jobs))
 
@@ -327,12 +327,12 @@ def _jobs(dice: _Dice, number: int, job: _Drawn, path: str) -> Sequence[TraceJob
     if not dice.wish.elastic or job.gpus < PER_NODE or dice.rng.random() * 1000 >= dice.wish.elastic:
         return [whole]
     core = job.gpus // 2
-    each = min(core, WORKERS)
-    found = [replace(whole, request={GPU: core * WHOLE}, members=max(core // PER_NODE, 1))]
-    for worker in range(1, core // each + 1):
-        request = {GPU: each * WHOLE}
-        found.append(replace(whole, id=f"{whole.id}-w{worker}", request=request, members=1, priority=job.priority - 1))
-    return found
+    gpus = min(core, WORKERS)
+    parts = [replace(whole, request={GPU: core * WHOLE}, members=max(core // PER_NODE, 1))]
+    for worker in range(1, core // gpus + 1):
+        request = {GPU: gpus * WHOLE}
+        parts.append(replace(whole, id=f"{whole.id}-w{worker}", request=request, members=1, priority=job.priority - 1))
+    return parts
 
 
 def _losses(dice: _Dice, jobs: Sequence[_Drawn]) -> FaultSchedule:
@@ -370,12 +370,12 @@ def write(folder: Path, day: Day) -> list[str]:
 
 
 def _written(queue: TraceQueue) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
+    written: dict[str, dict[str, object]] = {}
     for child in queue.children:
         amounts: dict[str, object] = {"min": child.min.get(GPU, 0) // WHOLE}
         if GPU in child.max:
             amounts["max"] = child.max[GPU] // WHOLE
         if child.children:
             amounts["children"] = _written(child)
-        found[child.name] = amounts
-    return found
+        written[child.name] = amounts
+    return written

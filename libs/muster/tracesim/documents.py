@@ -42,16 +42,16 @@ class DocumentPlace:
     def members(self, *, known: tuple[str, ...] = ()) -> dict[str, DocumentPlace]:
         """The members of an object, each with its place; if ``known`` is given, other members are an error."""
         self.expect(dict)
-        found: dict[str, DocumentPlace] = {}
+        places: dict[str, DocumentPlace] = {}
         keys: dict[str, DocumentPlace] = {}
         for key, key_at, at in self.document.entries(self.offset):
             path = f"{self.path}.{key}" if self.path else key
             keys[key] = DocumentPlace(self.document, key, key_at, path)
-            found[key] = DocumentPlace(self.document, self.value[key], at, path)
+            places[key] = DocumentPlace(self.document, self.value[key], at, path)
         for key, place in keys.items():
             if known and key not in known:
                 raise place.error(f"{key!r} is unknown here; known are {', '.join(known)}")
-        return found
+        return places
 
     def items(self) -> list[DocumentPlace]:
         """The elements of a list, each with its place."""
@@ -112,23 +112,23 @@ class Document:
 
     def entries(self, offset: int) -> list[tuple[str, int, int]]:
         """(key, offset of the key, offset of the value) of the object that begins at ``offset``."""
-        found: list[tuple[str, int, int]] = []
+        triples: list[tuple[str, int, int]] = []
         at = self._skip(offset + 1)
         while self.text[at] != "}":
             key, end = _decoder.raw_decode(self.text, at)
             value_at = self._skip(self._skip(end) + 1)
-            found.append((key, at, value_at))
+            triples.append((key, at, value_at))
             at = self._after(value_at)
-        return found
+        return triples
 
     def elements(self, offset: int) -> list[int]:
         """Offsets of the elements of the list that begins at ``offset``."""
-        found: list[int] = []
+        lines: list[int] = []
         at = self._skip(offset + 1)
         while self.text[at] != "]":
-            found.append(at)
+            lines.append(at)
             at = self._after(at)
-        return found
+        return lines
 
     def _after(self, at: int) -> int:
         """Where the next member begins, or the end of the container."""
@@ -147,12 +147,12 @@ class _TwiceError(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in fields:
             raise _TwiceError(key)
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 _decoder = json.JSONDecoder()

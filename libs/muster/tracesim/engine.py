@@ -369,11 +369,11 @@ class Engine(VirtualTime):
 
     # --- the log ----------------------------------------------------------------------------------------------
 
-    def _stage(self, what: str, parts: int) -> None:
+    def _stage(self, stage: str, parts: int) -> None:
         """The following decisions are of one kind, and are kept together in as few commits as possible."""
-        if self._what != what:
+        if self._what != stage:
             self._write()
-            self._what = what
+            self._what = stage
             self._batch = [("", []) for _ in range(parts)]
 
     def _put(self, part: int, stage: str, *events: Event) -> None:

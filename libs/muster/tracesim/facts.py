@@ -58,7 +58,7 @@ class Facts:
         self._rv += 1
         return self._rv
 
-    def beginning(self, found: Sequence[Event] = ()) -> list[Event]:
+    def beginning(self, begun: Sequence[Event] = ()) -> list[Event]:
         """All objects at the beginning, with the jobs ``found`` running, and the end of every first list."""
         events: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), self.tree(self.cluster.root)]
         for path, queue in self.cluster.queues.items():
@@ -68,7 +68,7 @@ class Facts:
                 observed = QueueObserved(ref=ref, rv=self.next_rv(), path=path, priority=queue.priority, policy=policy)
                 events.append(observed)
         events += [self.node(name) for name in self.nodes]
-        return [*events, *found] + [Synced(kind=kind) for kind in REQUIRED_KINDS]
+        return [*events, *begun] + [Synced(kind=kind) for kind in REQUIRED_KINDS]
 
     def tree(self, root: TraceQueue) -> QuotaTreeObserved:
         """The quota tree as an object of the cluster."""
@@ -193,14 +193,14 @@ class Facts:
 
 
 def _labels(job: TraceJob) -> dict[str, str]:
-    found = {} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"}
+    annotations = {} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"}
     hours, seconds = divmod(-(-job.run_time // 1000), 3600)
-    return {**found, RUN_TIME: f"{hours}h{seconds}s"} if job.run_time else found
+    return {**annotations, RUN_TIME: f"{hours}h{seconds}s"} if job.run_time else annotations
 
 
 def _namespaces(cluster: TraceCluster) -> dict[str, str]:
     """Path of a leaf -> namespace: the queue's own name if allowed."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     taken: set[str] = set()
     for index, (path, queue) in enumerate(cluster.leaves.items()):
         name = queue.name.lower()
@@ -209,8 +209,8 @@ def _namespaces(cluster: TraceCluster) -> dict[str, str]:
         while name in taken:
             name += "x"
         taken.add(name)
-        found[path] = name
-    return found
+        labels[path] = name
+    return labels
 
 
 def _named_nodes(cluster: TraceCluster) -> list[tuple[str, NodeGroup]]:

@@ -31,8 +31,8 @@ class FaultSchedule(Struct, frozen=True):
 
     def moments(self) -> list[int]:
         """When something breaks or is repaired, in order."""
-        found = {fault.at for fault in self.rows} | {fault.until for fault in self.rows if fault.until is not None}
-        return sorted(found)
+        times = {fault.at for fault in self.rows} | {fault.until for fault in self.rows if fault.until is not None}
+        return sorted(times)
 
     def lost(self, now: int) -> set[str]:
         """Names of the nodes that are away at a moment."""
@@ -90,9 +90,9 @@ def _lost_nodes(place: DocumentPlace | None, nodes: tuple[str, ...]) -> tuple[st
     if place is None:
         return nodes[-1:]
     if isinstance(place.value, list):
-        for each in place.items():
-            if each.expect(str) not in nodes:
-                raise each.error(f"there is no node {each.value}; they are called {nodes[0]} to {nodes[-1]}")
+        for node in place.items():
+            if node.expect(str) not in nodes:
+                raise node.error(f"there is no node {node.value}; they are called {nodes[0]} to {nodes[-1]}")
         return tuple(dict.fromkeys(place.value))
     count = int(place.expect(int))
     if not 1 <= count <= len(nodes):

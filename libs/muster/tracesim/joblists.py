@@ -44,11 +44,11 @@ def _first_line(path: Path) -> str:
 def _from_first(rows: Iterator[Row], path: Path) -> Iterator[Row]:
     """The same, with times from the first submission on."""
     at = COLUMNS.index("submit_s")
-    found = list(rows)
-    if not found:
+    listed = list(rows)
+    if not listed:
         raise TraceError(f"{path} holds no job that started")
-    first = min(float(cells[at]) for _, cells in found)
-    for line, cells in found:
+    first = min(float(cells[at]) for _, cells in listed)
+    for line, cells in listed:
         yield line, [f"{float(cell) - first:g}" if index == at else cell for index, cell in enumerate(cells)]
 
 
@@ -63,7 +63,7 @@ def _swf(path: Path) -> Iterator[Row]:
             continue
         if len(fields) != SWF_FIELDS:
             raise TraceError(f"{path} line {line}: has {len(fields)} fields, and a job of SWF has {SWF_FIELDS}")
-        numbers = [_number(path, line, column, each) for column, each in enumerate(fields, 1)]
+        numbers = [_number(path, line, column, field) for column, field in enumerate(fields, 1)]
         job, submit, _, runs, allocated, _, _, asked, limit, memory = numbers[:10]
         processors = asked if asked > 0 else allocated
         if runs <= 0 or processors <= 0:
@@ -75,12 +75,12 @@ def _swf(path: Path) -> Iterator[Row]:
 
 def _number(path: Path, line: int, column: int, text: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise TraceError(f"{path} line {line}, field {column}: {text[:40]!r} is not a number")
-    return found
+    return number
 
 
 def _limit(seconds: float) -> str:
@@ -142,28 +142,28 @@ class _SlurmJob:
 
 def _elapsed(text: str) -> float:
     """``[DAYS-]HH:MM:SS`` in seconds."""
-    found = _ELAPSED.fullmatch(text)
-    if found is None:
+    match = _ELAPSED.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _instant(text: str) -> float:
     """Seconds since the epoch; a time without a zone is taken as UTC."""
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _tres(text: str) -> dict[str, float]:
     """``cpu=32,gres/gpu=4,mem=256G`` as amounts; memory in MiB."""
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for part in text.split(",") if text else ():
         name, _, amount = part.partition("=")
-        said = _AMOUNT.fullmatch(amount.strip())
-        if said is not None:
-            found[name.strip()] = float(said[1]) * (_MIB[said[2]] if name.strip() == "mem" else 1)
-    return found
+        match = _AMOUNT.fullmatch(amount.strip())
+        if match is not None:
+            amounts[name.strip()] = float(match[1]) * (_MIB[match[2]] if name.strip() == "mem" else 1)
+    return amounts
 
 
 def _gpus(asked: Mapping[str, float]) -> float:

@@ -23,16 +23,16 @@ def read_trace(cluster: Path, jobs: Path) -> Trace:
     """The cluster and the jobs of two files. Raises TraceError, and OSError for a file that cannot be read."""
     rows = _pods(jobs) if is_pod_list(jobs) else _jobs(jobs)
     names = dict.fromkeys(name for _, name, _ in rows)
-    found = read_cluster(cluster, tuple(names))
-    paths = _paths(found)
+    shape = read_cluster(cluster, tuple(names))
+    paths = _paths(shape)
     placed: list[TraceJob] = []
     for row, name, job in rows:
         path = paths.get(name)
         if path is None:
-            raise _no_such_queue(row, name, found)
+            raise _no_such_queue(row, name, shape)
         placed.append(job(path))
     placed.sort(key=lambda job: job.submit)
-    return Trace(found, tuple(placed))
+    return Trace(shape, tuple(placed))
 
 
 def is_pod_list(path: Path) -> bool:
@@ -92,7 +92,7 @@ Drafts = list[tuple[TableRow, str, _Draft]]
 def _jobs(path: Path) -> Drafts:
     table = foreign_jobs(path) or CsvTable(path, NEEDED, {"vc": "queue"})
     ours = isinstance(table, CsvTable)
-    found: Drafts = []
+    drafts: Drafts = []
     lines: dict[str, int] = {}
     for row in table.rows():
         ends = ours or row.text("duration_s", "") != ""
@@ -101,10 +101,10 @@ def _jobs(path: Path) -> Drafts:
         for name in ("submit_s", "duration_s"):
             if row.number(name, None if ends else "0") > MAX_S:
                 raise row.error(name, f"is more than {MAX_S} seconds")
-        found.append((row, row.text("queue", DEFAULT_QUEUE), draft))
-    if not found:
+        drafts.append((row, row.text("queue", DEFAULT_QUEUE), draft))
+    if not drafts:
         raise TraceError(f"{path} holds no job")
-    return found
+    return drafts
 
 
 def _request(row: TableRow, column: str) -> Vector:
@@ -132,7 +132,7 @@ def _check_id(row: TableRow, column: str, job: str, lines: dict[str, int]) -> No
 def _pods(path: Path) -> Drafts:
     """Pods as jobs of one queue. Without times a pod comes every second in the order of the file, and stays."""
     table = CsvTable(path, POD_COLUMNS)
-    found: Drafts = []
+    drafts: Drafts = []
     lines: dict[str, int] = {}
     for index, row in enumerate(table.rows()):
         submit = row.milli("creation_time", str(index))
@@ -140,7 +140,7 @@ def _pods(path: Path) -> Drafts:
         duration = max(row.milli("deletion_time") - began, 0) if ended else None
         draft = _Draft(row, submit, duration, _request(row, "num_gpu"))
         _check_id(row, "name", draft.id, lines)
-        found.append((row, DEFAULT_QUEUE, draft))
-    if not found:
+        drafts.append((row, DEFAULT_QUEUE, draft))
+    if not drafts:
         raise TraceError(f"{path} holds no pod")
-    return found
+    return drafts

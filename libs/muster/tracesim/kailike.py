@@ -83,7 +83,8 @@ class KaiLike(Policy):
     def _look(self) -> None:
         """The fair shares of this moment."""
         asked = {
-            leaf: self._used(leaf) + sum(each.job.gpus for each in self._waiting.get(leaf, ())) for leaf in self._chain
+            leaf: self._used(leaf) + sum(waiting.job.gpus for waiting in self._waiting.get(leaf, ()))
+            for leaf in self._chain
         }
         self._fair = fair_shares(self._root, self._engine.machines.capacity.get(GPU, 0), asked)
         self._bound = dict.fromkeys(self._chain, 0)
@@ -166,7 +167,9 @@ class KaiLike(Policy):
         """Jobs with other places for all of them once the claimant is placed."""
         chosen: list[Task] = []
         without = Trial(self._engine)
-        for victim in self._victims(_by_queue(each for each in self._engine.running.values() if each.job.preemptible)):
+        for victim in self._victims(
+            _by_queue(running for running in self._engine.running.values() if running.job.preemptible)
+        ):
             chosen.append(victim)
             if len(chosen) > MOVED_AT_MOST:
                 return None
@@ -187,10 +190,10 @@ class KaiLike(Policy):
         """A preemptible job of lower priority runs in the same queue."""
         if self._lowest is None:
             self._lowest = {}
-            for each in self._engine.running.values():
-                if each.job.preemptible:
-                    known = self._lowest.get(each.job.queue, each.job.priority)
-                    self._lowest[each.job.queue] = min(known, each.job.priority)
+            for running in self._engine.running.values():
+                if running.job.preemptible:
+                    known = self._lowest.get(running.job.queue, running.job.priority)
+                    self._lowest[running.job.queue] = min(known, running.job.priority)
         lowest = self._lowest.get(task.job.queue, task.job.priority)
         return task.job.priority > lowest and self._bound_within(task)
 
@@ -261,8 +264,8 @@ class KaiLike(Policy):
 
     def _smallest(self, queue: str) -> list[Task]:
         if queue not in self._kinds:
-            tasks = sorted(self._waiting[queue], key=lambda each: -each.job.gpus)
-            self._kinds[queue] = list({(each.job.priority, each.job.preemptible): each for each in tasks}.values())
+            tasks = sorted(self._waiting[queue], key=lambda task: -task.job.gpus)
+            self._kinds[queue] = list({(task.job.priority, task.job.preemptible): task for task in tasks}.values())
         return self._kinds[queue]
 
     def _carry_out(self, task: Task, plan: _Plan) -> None:
@@ -323,20 +326,20 @@ class KaiLike(Policy):
         order = self._order(lines, trial.gpus)
         nodes: list[str] | None = None
         stays: dict[int, list[str]] = {}
-        while (nodes is None or len(stays) < len(wanted)) and (each := order.pop()) is not None:
-            if each is not task and id(each) not in wanted:
+        while (nodes is None or len(stays) < len(wanted)) and (popped := order.pop()) is not None:
+            if popped is not task and id(popped) not in wanted:
                 continue
-            places = trial.starts(each)
-            if each is task:
+            places = trial.starts(popped)
+            if popped is task:
                 if places is None:
                     return None
                 nodes = places
             elif places is not None:
-                stays[id(each)] = places
+                stays[id(popped)] = places
             else:
-                wanted.discard(id(each))
+                wanted.discard(id(popped))
                 continue
-            order.changed(each.job.queue)
+            order.changed(popped.job.queue)
         return None if nodes is None else _sorted_out(nodes, chosen, stays)
 
 
@@ -358,7 +361,7 @@ class _Order:
         """queue -> (key, the next leaf below)"""
 
     def pop(self) -> Task | None:
-        first = [found for child in self._root.children if (found := self._next(child)) is not None]
+        first = [entry for child in self._root.children if (entry := self._next(child)) is not None]
         if not first:
             return None
         leaf = min(first)[1]
@@ -375,13 +378,13 @@ class _Order:
         if bar.path in self._known:
             return self._known[bar.path]
         if bar.children:
-            below = [found for child in bar.children if (found := self._next(child)) is not None]
+            below = [entry for child in bar.children if (entry := self._next(child)) is not None]
             leaf = min(below)[1] if below else ""
         else:
             leaf = bar.path if self._lines.get(bar.path) else ""
-        found = (self._key(bar.path, self._lines[leaf][-1].job.gpus), leaf) if leaf else None
-        self._known[bar.path] = found
-        return found
+        entry = (self._key(bar.path, self._lines[leaf][-1].job.gpus), leaf) if leaf else None
+        self._known[bar.path] = entry
+        return entry
 
 
 def _walk(bar: Bar) -> Iterator[Bar]:
@@ -391,10 +394,10 @@ def _walk(bar: Bar) -> Iterator[Bar]:
 
 
 def _by_queue(tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    found: dict[str, list[Task]] = {}
+    by_queue: dict[str, list[Task]] = {}
     for task in tasks:
-        found.setdefault(task.job.queue, []).append(task)
-    return found
+        by_queue.setdefault(task.job.queue, []).append(task)
+    return by_queue
 
 
 def _placed(engine: Engine, task: Task, chosen: list[Task]) -> _Plan | None:

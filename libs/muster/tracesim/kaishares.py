@@ -33,7 +33,7 @@ def bars(root: TraceQueue) -> Bar:
         weights = [child.weight * WHOLE if child.weight else child.min.get(GPU, 0) for child in queue.children]
         if not any(weights):
             weights = [WHOLE] * len(weights)
-        below = tuple(made(child, each) for child, each in zip(queue.children, weights, strict=True))
+        below = tuple(made(child, part) for child, part in zip(queue.children, weights, strict=True))
         limit = queue.max.get(GPU, UNLIMITED)
         return Bar(queue.path, queue.min.get(GPU, 0), limit, weight, queue.priority, places[queue.path], below)
 
@@ -42,7 +42,7 @@ def bars(root: TraceQueue) -> Bar:
 
 def fair_shares(root: Bar, capacity: int, asked: Mapping[str, int]) -> dict[str, int]:
     """Path of each queue below the root -> its fair share, when the leaves run and wait for ``asked``."""
-    found: dict[str, int] = {}
+    shares: dict[str, int] = {}
     wanted: dict[str, int] = {}
 
     def ask(bar: Bar) -> int:
@@ -51,15 +51,15 @@ def fair_shares(root: Bar, capacity: int, asked: Mapping[str, int]) -> dict[str,
         return wanted[bar.path]
 
     def share(bar: Bar) -> None:
-        found.update(_divided(found[bar.path], bar.children, wanted))
+        shares.update(_divided(shares[bar.path], bar.children, wanted))
         for child in bar.children:
             if child.children:
                 share(child)
 
     ask(root)
-    found[root.path] = capacity
+    shares[root.path] = capacity
     share(root)
-    return found
+    return shares
 
 
 def _divided(total: int, children: tuple[Bar, ...], wanted: Mapping[str, int]) -> dict[str, int]:

@@ -70,7 +70,7 @@ class KueueLike(Policy):
         """Serve heads, all judged before the first is served; whether a job was stopped."""
         judged = [(self._level(task), by_arrival(task), task, self._judged(task)) for task in heads]
         stopped: set[str] = set()
-        for _, _, task, victims in sorted(judged, key=lambda each: each[:2]):
+        for _, _, task, victims in sorted(judged, key=lambda entry: entry[:2]):
             again = bool(victims) and not stopped.isdisjoint(victim.job.id for victim in victims or ())
             chosen = self._judged(task) if again else victims
             if chosen is None:
@@ -129,7 +129,7 @@ class KueueLike(Policy):
         ]
         gone: dict[str, int] = {}
         chosen: list[Task] = []
-        for victim in sorted(running, key=lambda each: (each.job.priority, -(each.admitted // 1000), each.order)):
+        for victim in sorted(running, key=lambda task: (task.job.priority, -(task.admitted // 1000), task.order)):
             between = lenders[victim.job.queue]
             if any(self._usage.over_min(path) <= gone.get(path, 0) for path in between):
                 continue
@@ -142,13 +142,13 @@ class KueueLike(Policy):
 
     def _lenders(self, owed: str, chain: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """Queue outside of the owed node -> the nodes from this queue up to below the shared node, all above min."""
-        found: dict[str, tuple[str, ...]] = {}
+        lenders: dict[str, tuple[str, ...]] = {}
         for path, nodes in self._usage.chain.items():
             if owed not in nodes:
                 between = tuple(node for node in nodes if node not in chain)
                 if all(self._usage.over_min(node) > 0 for node in between):
-                    found[path] = between
-        return found
+                    lenders[path] = between
+        return lenders
 
     def _hopeless(self, task: Task, lenders: dict[str, tuple[str, ...]]) -> bool:
         """Whether the job cannot fit even without all jobs of these queues."""
@@ -177,7 +177,7 @@ class KueueLike(Policy):
         """Without victims that need not leave; the last victim must."""
         kept = list(chosen)
         for victim in reversed(chosen[:-1]):
-            without = [each for each in kept if each is not victim]
+            without = [other for other in kept if other is not victim]
             if self._fits_without(task, without):
                 kept = without
         return kept

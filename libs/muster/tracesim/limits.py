@@ -11,26 +11,26 @@ SHOWN = 3
 
 def too_large(trace: Trace) -> list[tuple[TraceJob, str, str, int]]:
     """(job, resource, owner of the limit, limit) of each job that can never start."""
-    found = []
+    too_big = []
     for job in trace.jobs:
         limits = [(name, "the cluster", amount) for name, amount in trace.cluster.capacity.items()]
         for path, queue in trace.cluster.queues.items():
             if queue is not trace.cluster.root and f"{job.queue}/".startswith(f"{path}/"):
                 limits += [(name, f"queue {queue.name}", amount) for name, amount in queue.max.items()]
-        broken = next((each for each in limits if job.request.get(each[0], 0) > each[2]), None)
+        broken = next((limit for limit in limits if job.request.get(limit[0], 0) > limit[2]), None)
         if broken is not None:
-            found.append((job, *broken))
-    return found
+            too_big.append((job, *broken))
+    return too_big
 
 
 def too_large_text(trace: Trace) -> str:
     """One sentence; empty where every job fits."""
-    found = too_large(trace)
-    if not found:
+    listed = too_large(trace)
+    if not listed:
         return ""
-    shown = [_text(*each) for each in found[:SHOWN]]
-    more = f", and {counted(len(found) - SHOWN, 'more job')}" if len(found) > SHOWN else ""
-    return f"{counted(len(found), 'job')} can never start, whatever the policy: {'; '.join(shown)}{more}"
+    shown = [_text(*entry) for entry in listed[:SHOWN]]
+    more = f", and {counted(len(listed) - SHOWN, 'more job')}" if len(listed) > SHOWN else ""
+    return f"{counted(len(listed), 'job')} can never start, whatever the policy: {'; '.join(shown)}{more}"
 
 
 def _text(job: TraceJob, name: str, owner: str, limit: int) -> str:

@@ -95,12 +95,12 @@ class Machines:
 
     def ended(self, now: int) -> list[str]:
         """Jobs whose run time is over by ``now``: these no longer run."""
-        found: list[str] = []
+        names: list[str] = []
         while (at := self.next_end()) is not None and at <= now:
             uid = heappop(self._ends)[2]
             self.stop(uid)
-            found.append(uid)
-        return found
+            names.append(uid)
+        return names
 
     def next_change(self, after: int) -> int | None:
         """When nodes are lost or repaired next."""

@@ -165,7 +165,7 @@ class PastReader:
     def _job(self, past: JobHistory, how: str, number: int) -> TraceJob:
         """``number``: how many come before it."""
         run = past.runs[self._stood[past.id][1]] if how == "runs" else None
-        ended = [each for each in past.runs if _began(each) >= 0 and each.outcome in ("finished", "gone")]
+        ended = [run for run in past.runs if _began(run) >= 0 and run.outcome in ("finished", "gone")]
         duration = ended[-1].end - _began(ended[-1]) if ended else None
         if run is not None and run.outcome in ("finished", "gone") and _began(run) >= 0:
             duration = run.end - max(_began(run), self._from)
@@ -195,7 +195,7 @@ def _standing(job: JobHistory) -> tuple[str, int]:
     run = job.open_run()
     if run is not None and run.admitted >= 0:
         return "runs", len(job.runs) - 1
-    over = job.end >= 0 or any(each.outcome == "gone" and each.start >= 0 for each in job.runs)
+    over = job.end >= 0 or any(run.outcome == "gone" and run.start >= 0 for run in job.runs)
     return ("" if over else "waits"), -1
 
 

@@ -60,9 +60,9 @@ class Places:
             return [node for _ in range(count) if (node := self.pod(need)) is not None]
         chosen: list[str] = []
         for free in sorted(self._alike):
-            each = _times(free, need, count)
-            for node in self._alike[free] if each else ():
-                chosen += [node] * min(each, count - len(chosen))
+            times = _times(free, need, count)
+            for node in self._alike[free] if times else ():
+                chosen += [node] * min(times, count - len(chosen))
                 if len(chosen) == count:
                     self.take(need, chosen)
                     return chosen

@@ -64,7 +64,7 @@ class Srtf(Policy):
         if not self.waiting.lines:
             return
         chosen = self._chosen(engine)
-        for task in [each for each in engine.running.values() if each.job.id not in chosen]:
+        for task in [running_task for running_task in engine.running.values() if running_task.job.id not in chosen]:
             if task.job.preemptible:
                 engine.stop(task)
         for task in chosen.values():
@@ -82,16 +82,16 @@ class Srtf(Policy):
     def _chosen(self, engine: Engine) -> dict[str, Task]:
         free = dict(engine.trace.cluster.capacity)
         chosen: dict[str, Task] = {}
-        for task in [each for each in engine.running.values() if not each.job.preemptible]:
+        for task in [running_task for running_task in engine.running.values() if not running_task.job.preemptible]:
             _take(free, task)
             chosen[task.job.id] = task
         running = sorted(
             ((self._now(engine, task), task) for task in engine.running.values() if task.job.preemptible),
-            key=lambda each: each[0],
+            key=lambda entry: entry[0],
         )
         full: set[tuple[tuple[str, int], ...]] = set()
         lines = [self._line(tasks, full) for tasks in self.waiting.lines.values()]
-        for _, task in merge(running, *lines, key=lambda each: each[0]):
+        for _, task in merge(running, *lines, key=lambda entry: entry[0]):
             if _take(free, task):
                 chosen[task.job.id] = task
                 if not any(free.values()):
@@ -109,10 +109,10 @@ class Srtf(Policy):
     def _line(tasks: list[tuple[Key, Task]], full: set[tuple[tuple[str, int], ...]]) -> Iterator[tuple[Key, Task]]:
         """A line, as long as its request may still fit."""
         request = tuple(tasks[0][1].job.request.items())
-        for each in tasks:
+        for task in tasks:
             if request in full:
                 return
-            yield each
+            yield task
 
 
 def _take(free: dict[str, int], task: Task) -> bool:

@@ -64,7 +64,7 @@ class VolcanoLike(_Queued):
     def _reclaim(self, engine: Engine) -> bool:
         """Make room for the first head that is owed it; whether a job was stopped."""
         heads = [task for task in self.waiting.heads() if engine.usage.within_min(task.job)]
-        for task in sorted(heads, key=lambda each: (self._share(engine, each.job.queue), by_arrival(each))):
+        for task in sorted(heads, key=lambda head: (self._share(engine, head.job.queue), by_arrival(head))):
             victims = self._victims(engine, task)
             if victims:
                 for victim in victims:
@@ -81,7 +81,7 @@ class VolcanoLike(_Queued):
         over = {path: engine.usage.over_min(path) for path in engine.usage.chain}
         chosen: list[Task] = []
         for victim in sorted(
-            self._candidates(engine, task), key=lambda each: (each.job.priority, -each.began, -each.order)
+            self._candidates(engine, task), key=lambda victim: (victim.job.priority, -victim.began, -victim.order)
         ):
             if over[victim.job.queue] <= 0:
                 continue
@@ -134,7 +134,7 @@ def _trimmed(engine: Engine, task: Task, chosen: list[Task]) -> list[Task]:
     """Without those that need not leave, looking at the first chosen first."""
     needed = list(chosen)
     for victim in chosen:
-        without = [each for each in needed if each is not victim]
+        without = [other for other in needed if other is not victim]
         if _fits_without(engine, task, without):
             needed = without
     return needed

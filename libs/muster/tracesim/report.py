@@ -122,12 +122,12 @@ def _span(seconds: float | None) -> str:
 
 
 def _delays(result: Result, more: float = -1, most: float = 10**9) -> list[float]:
-    found = []
+    delays = []
     for job in result.trace.jobs:
         past = result.history.jobs.get(job.id)
         if past is not None and more < job.gpus / WHOLE <= most and (wait := waits(past, job)) is not None:
-            found.append(wait)
-    return sorted(found)
+            delays.append(wait)
+    return sorted(delays)
 
 
 def _grid(*figures: str) -> list[str]:
@@ -138,7 +138,7 @@ def _grid(*figures: str) -> list[str]:
 def _waits(results: Sequence[Result]) -> str:
     """How many waited how long."""
     delays = [_delays(result) for result in results]
-    longest = max((each[-1] for each in delays if each), default=1.0)
+    longest = max((curve[-1] for curve in delays if curve), default=1.0)
     plot = Plot(
         title="Jobs that waited at most so long, in percent",
         x_title="waited, s (logarithmic)",
@@ -148,8 +148,8 @@ def _waits(results: Sequence[Result]) -> str:
         y_max=100.0,
         log=True,
         series=[
-            Series(result.policy, _cumulative(each), style=style_of(index))
-            for index, (result, each) in enumerate(zip(results, delays, strict=True))
+            Series(result.policy, _cumulative(curve), style=style_of(index))
+            for index, (result, curve) in enumerate(zip(results, delays, strict=True))
         ],
     )
     named = legend(keys(results)) if len(results) > 1 else ""
@@ -162,8 +162,8 @@ def _waits_by_size(results: Sequence[Result]) -> list[str]:
     for result in results:
         cells = [f"<td>{escape(result.policy)}</td>"]
         for _, more, most in SIZES:
-            found = _delays(result, more, most)
-            cells.append(f"<td>{_span(mean(found))}</td><td>{_span(percentile(found, 95))}</td><td>{len(found)}</td>")
+            drawn = _delays(result, more, most)
+            cells.append(f"<td>{_span(mean(drawn))}</td><td>{_span(percentile(drawn, 95))}</td><td>{len(drawn)}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     head = "".join(f"<th>{name}: mean</th><th>95 %</th><th>jobs</th>" for name, _, _ in SIZES)
     table = _wide(f"<th>policy</th>{head}", "".join(rows))

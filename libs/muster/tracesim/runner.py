@@ -131,5 +131,5 @@ def _delay_alone(trace: Trace, path: str) -> float | None:
     own = Trace(TraceCluster((NodeGroup(1, capacity),), root), jobs)
     history = History()
     Engine(own, BestEffortFifo(), history.fold).run()
-    found = [waits(history.jobs[job.id], job) for job in jobs if job.id in history.jobs]
-    return mean([wait for wait in found if wait is not None])
+    rows = [waits(history.jobs[job.id], job) for job in jobs if job.id in history.jobs]
+    return mean([wait for wait in rows if wait is not None])

@@ -23,16 +23,16 @@ class GpuShares:
     def of(self, capacity: float, demand: Mapping[str, float]) -> dict[str, float]:
         """Path of a leaf -> its fair share while the leaves ask for ``demand`` of ``capacity``."""
         key = (capacity, tuple(min(demand.get(path, 0.0), capacity) for path in self.leaves))
-        found = self._cache.get(key)
-        if found is None:
+        known = self._cache.get(key)
+        if known is None:
             if len(self._cache) > 50_000:
                 self._cache.clear()
-            found = {}
+            known = {}
             asked = dict(zip(self.leaves, key[1], strict=True))
             self._root.ask(asked)
-            self._root.share(capacity, found)
-            self._cache[key] = found
-        return found
+            self._root.share(capacity, known)
+            self._cache[key] = known
+        return known
 
 
 class _ShareNode:
@@ -50,9 +50,9 @@ class _ShareNode:
         self.asked = min(total, self.max)
         return self.asked
 
-    def share(self, amount: float, found: dict[str, float]) -> None:
+    def share(self, amount: float, shares: dict[str, float]) -> None:
         if not self.children:
-            found[self.path] = min(amount, self.asked)
+            shares[self.path] = min(amount, self.asked)
             return
         sure = [min(child.min, child.asked) for child in self.children]
         if sum(sure) >= amount:
@@ -62,7 +62,7 @@ class _ShareNode:
             more = filled(amount - sum(sure), room, self.weights)
             given = [part + extra for part, extra in zip(sure, more, strict=True)]
         for child, part in zip(self.children, given, strict=True):
-            child.share(part, found)
+            child.share(part, shares)
 
 
 def filled(amount: float, caps: Sequence[float], weights: Sequence[float]) -> list[float]:

@@ -41,16 +41,16 @@ class _Stirred(Seat[Any]):
         """The deadline, where nothing that the stage listens to has come since it was asked for."""
         self._known = False
 
-    def take(self, found: Stored, kinds: set[type[Event]]) -> None:
+    def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
         """Fold a commit as it counts; ``kinds``: the types of its events. One that means nothing here only moves the
         state on; the stage is stirred where that is beyond its deadline.
         """
         if self.listens.isdisjoint(kinds):
-            self.move_on(found)
+            self.move_on(stored)
             if not self._known or self._first is None or self._first > self.state.now:
                 return
         else:
-            self.hear(found)
+            self.hear(stored)
         self.stirred, self._known = True, False
 
     def reaches(self, now: int) -> bool:
@@ -86,10 +86,10 @@ class Stages(InMemoryCell[_Stirred]):
 
     def fold(self, stored: Stored) -> None:
         """A commit is judged once, for all seats."""
-        found = self._judge.hear(stored)
-        kinds: set[type[Event]] = {type(event) for event in found.commit.events}
+        heard = self._judge.hear(stored)
+        kinds: set[type[Event]] = {type(event) for event in heard.commit.events}
         for seat in self.seats.values():
-            seat.take(found, kinds)
+            seat.take(heard, kinds)
 
     def step(self, key: str) -> list[Event]:
         """Let one stage decide if something stirred it; it is stirred by a deadline that is reached, too."""

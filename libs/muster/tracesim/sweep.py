@@ -59,21 +59,21 @@ def kept(uid: str, run: JobRun, stops: Stops, *, again: bool = False) -> int:
 
 def changes(trace: Trace, history: History, stops: Stops) -> list[Change]:
     """Everything that changes, in order."""
-    found: list[Change] = [(at, CAPACITY, 0, "", amount) for at, amount in history.capacity]
+    listed: list[Change] = [(at, CAPACITY, 0, "", amount) for at, amount in history.capacity]
     for order, job in enumerate(trace.jobs):
         past = history.jobs.get(job.id)
         if past is None or past.end == past.submit:
             continue
         end = past.end if past.end >= 0 else history.end
-        found.append((past.submit, ARRIVE, order, job.id, 0))
+        listed.append((past.submit, ARRIVE, order, job.id, 0))
         if past.end >= 0:
-            found.append((end, LEAVE, order, job.id, 0))
+            listed.append((end, LEAVE, order, job.id, 0))
         again = False
         for run in past.runs:
-            found += _run_changes(job, run, order, history.end, stops, again=again)
+            listed += _run_changes(job, run, order, history.end, stops, again=again)
             again = again or run.start >= 0
-    found.sort()
-    return found
+    listed.sort()
+    return listed
 
 
 def _run_changes(job: TraceJob, run: JobRun, order: int, last: int, stops: Stops, *, again: bool) -> Iterator[Change]:
@@ -144,24 +144,24 @@ class Sweep:
     # --- changes ----------------------------------------------------------------------------------------------
 
     def _apply(self, change: Change) -> None:
-        at, what, order, uid, amount = change
-        if what == CAPACITY:
+        at, kind, order, uid, amount = change
+        if kind == CAPACITY:
             self.capacity = amount
             return
         job = self.trace.by_id[uid]
-        if what == ARRIVE:
+        if kind == ARRIVE:
             self.asked[job.queue] += job.gpus
             self._wait(at, job, order)
-        elif what == START:
+        elif kind == START:
             self.used[job.queue] += job.gpus
             self.useful += job.gpus * amount
             self._unwait(at, job)
             self._runs(job, 1)
-        elif what == ORDER:
+        elif kind == ORDER:
             self.leaving[uid] = job.gpus
-        elif what == USELESS:
+        elif kind == USELESS:
             self.useful -= job.gpus
-        elif what == STOP:
+        elif kind == STOP:
             self.leaving.pop(uid, None)
             self.used[job.queue] -= job.gpus
             self.useful -= job.gpus * amount
@@ -215,16 +215,16 @@ class Sweep:
 
     def _unserved(self, rooms: Mapping[str, int]) -> int:
         """GPUs of waiting gangs within their queue's min while other queues use as many above theirs."""
-        found = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
+        fitting = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
         over = sum(min(-room, _total(self.preemptible[path])) for path, room in rooms.items() if room < 0)
-        return max(min(found - sum(self.leaving.values()), over), 0)  # these evictions are under way
+        return max(min(fitting - sum(self.leaving.values()), over), 0)  # these evictions are under way
 
     def _reclaimable(self, rooms: Mapping[str, int]) -> int:
         """How many of these evictions would free that leave every min intact."""
         back = sum(largest_sum(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
         most = back + max(self.capacity - sum(self.used.values()), 0)
-        found = sum(min(self._fitting(path, min(room, most)), room) for path, room in rooms.items() if room > 0)
-        return max(min(found - sum(self.leaving.values()), back), 0)
+        fitting = sum(min(self._fitting(path, min(room, most)), room) for path, room in rooms.items() if room > 0)
+        return max(min(fitting - sum(self.leaving.values()), back), 0)
 
     def _fitting(self, path: str, room: int) -> int:
         """GPUs of the gangs waiting in a queue that are no larger than so much."""
@@ -240,7 +240,7 @@ def largest_sum(sizes: Mapping[int, int], most: int) -> int:
     sums = {0}
     for size in sorted(sizes, reverse=True):
         times = range(1, min(sizes[size], most // size) + 1)
-        sums |= {each + size * count for each in sums for count in times if each + size * count <= most}
+        sums |= {total + size * count for total in sums for count in times if total + size * count <= most}
         if most in sums:
             return most
     return max(sums)
@@ -252,7 +252,7 @@ class _Bounded:
     def __init__(self, path: str, cluster: TraceCluster) -> None:
         queue = cluster.queues[path]
         self.limit = queue.max.get(GPU)
-        self.leaves = tuple(each.path for each in queue.walk() if each.path in cluster.leaves)
+        self.leaves = tuple(node.path for node in queue.walk() if node.path in cluster.leaves)
 
 
 def _most(path: str, cluster: TraceCluster) -> int:

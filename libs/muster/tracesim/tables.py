@@ -82,8 +82,8 @@ class TableRow:
     def text(self, name: str, default: str | None = None) -> str:
         """A cell as written; ``default`` where it is absent or empty, an error without one."""
         index = self.table.columns.get(name)
-        if index is not None and index < len(self.cells) and (found := self.cells[index].strip()):
-            return found
+        if index is not None and index < len(self.cells) and (cell := self.cells[index].strip()):
+            return cell
         if default is None:
             raise self.error(name, "is empty")
         return default

@@ -37,7 +37,7 @@ class Waiting:
 
     def add(self, task: Task) -> None:
         line = (task.job.queue, tuple(task.job.request.items()))
-        insort(self.lines.setdefault(line, []), (self.key(task), task), key=lambda each: each[0])
+        insort(self.lines.setdefault(line, []), (self.key(task), task), key=lambda entry: entry[0])
 
     def heads(self, queue: str | None = None) -> Iterator[Task]:
         """The first of every line (of one queue), in no particular order."""
@@ -51,7 +51,7 @@ class Waiting:
 
     def first(self) -> Task | None:
         """The head of all."""
-        return min(((tasks[0]) for tasks in self.lines.values()), key=lambda each: each[0], default=(None, None))[1]
+        return min(((tasks[0]) for tasks in self.lines.values()), key=lambda entry: entry[0], default=(None, None))[1]
 
     def remove_head(self, task: Task) -> None:
         """The head of a line no longer waits."""

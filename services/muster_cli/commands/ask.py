@@ -37,23 +37,23 @@ async def ask_(
     out = Output()
     manifests = read_manifests(_text(file), file)
     try:
-        workloads = [read_job(each.body) for each in manifests]
+        workloads = [read_job(manifest.body) for manifest in manifests]
     except ManifestError as err:
         raise CliError(f"{file}: {err}", USAGE) from err
     async with gateway_of(through, source, at) as gateway:
         if gateway is not None:
-            asked = [Submission(_placed(each.body, gateway.home)) for each in manifests]
-            found = [await gateway.post("/api/v1/ask", each, AskView) for each in asked]
+            asked = [Submission(_placed(manifest.body, gateway.home)) for manifest in manifests]
+            answers = [await gateway.post("/api/v1/ask", question, AskView) for question in asked]
         else:
             read = await read_at(source, out, at)
             now = max(read.present, read.state.now)
             moment = moment_of(read.state, now, live=not at)
-            found = [ask(read.state, Lens(EVERYTHING, read.state), moment, each, now) for each in workloads]
+            answers = [ask(read.state, Lens(EVERYTHING, read.state), moment, workload, now) for workload in workloads]
     if output == "text":
-        for each in found:
-            out.lines(ask_lines(each))
+        for answer in answers:
+            out.lines(ask_lines(answer))
     else:
-        out.data([msgspec.to_builtins(each) for each in found], output)
+        out.data([msgspec.to_builtins(answer) for answer in answers], output)
 
 
 def _placed(body: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -72,18 +72,16 @@ def _text(file: str) -> str:
         raise CliError(f"cannot read {file}: {err}") from err
 
 
-def ask_lines(found: AskView) -> list[Text]:
+def ask_lines(view: AskView) -> list[Text]:
     """One job."""
-    asks = ", ".join(f"{amount} {name}" for name, amount in found.request.items())
+    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items())
     lines = [
-        styled(
-            (f"{found.kind} ", DIM), (found.job, STRONG), f"  asks for {asks} at {found.queue}" if found.queue else ""
-        ),
-        styled(("  " + found.summary, GOOD if found.starts_now else WARN)),
+        styled((f"{view.kind} ", DIM), (view.job, STRONG), f"  asks for {asks} at {view.queue}" if view.queue else ""),
+        styled(("  " + view.summary, GOOD if view.starts_now else WARN)),
     ]
-    if found.binds and found.queue:
-        lines.append(Text(f"  It would wait for: {found.binds}."))
-    if found.costs:
-        lines.append(Text(f"  Its cost: {counted(len(found.costs), 'entry', 'entries')}"))
-        lines += [Text(f"    {each}") for each in found.costs]
-    return [*lines, *(Text(f"  Or: {each.text}.") for each in found.advice[1:])]
+    if view.binds and view.queue:
+        lines.append(Text(f"  It would wait for: {view.binds}."))
+    if view.costs:
+        lines.append(Text(f"  Its cost: {counted(len(view.costs), 'entry', 'entries')}"))
+        lines += [Text(f"    {cost}") for cost in view.costs]
+    return [*lines, *(Text(f"  Or: {advice.text}.") for advice in view.advice[1:])]

@@ -28,5 +28,5 @@ def config_show(*, output: Form = "table") -> None:
             rows.append([styled(name), styled(shown or '""'), styled((origin or "default", "" if origin else DIM))])
         out.lines(columns(rows))
     else:
-        found = {n: {"value": v, "from": origins.get(n, "default")} for n, v in values.items()}
-        out.data(found, "json" if output == "json" else "yaml")
+        settings = {n: {"value": v, "from": origins.get(n, "default")} for n, v in values.items()}
+        out.data(settings, "json" if output == "json" else "yaml")

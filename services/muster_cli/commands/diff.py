@@ -47,6 +47,6 @@ def diff(
     with progress(existing(one), "Deciding") as left, progress(existing(second), "", quiet=True) as right:
         changed = otherwise(complete(second, right), rules, number)
         # That a tree has other rules is the change itself.
-        found, same = difference(complete(one, left), changed, but=("quota_tree_accepted",) if rules else ())
-    Output().lines(difference_lines(found, same, names))
-    return VIOLATED if found is not None else OK
+        first, same = difference(complete(one, left), changed, but=("quota_tree_accepted",) if rules else ())
+    Output().lines(difference_lines(first, same, names))
+    return VIOLATED if first is not None else OK

@@ -55,7 +55,12 @@ async def doctor(
         raise CliError(text, USAGE)
     place, findings = _place(bus, cluster)
     log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
-    findings = [_binary(), *findings, *log, *(each for each in api if each.title not in {bad.title for bad in log})]
+    findings = [
+        _binary(),
+        *findings,
+        *log,
+        *(finding for finding in api if finding.title not in {bad.title for bad in log}),
+    ]
     examined = any(finding.grade != "note" for finding in (*log, *api))
     if attack:
         findings += await _attack(cluster or ClusterOption(), as_user, as_group, namespace)
@@ -83,8 +88,8 @@ def _place(bus: Bus | None, cluster: ClusterOption | None) -> tuple[LogPlace | N
     same = (cluster.context or instance.context, cluster.kubeconfig or instance.kubeconfig)
     if not instance.simulated and same == (instance.context, instance.kubeconfig):
         return place, []
-    what = f"not examined: the log at {instance.url} is that of a `muster up` on another cluster"
-    return None, [Finding("note", "log", what, "name the log of this cluster with --url nats://HOST:PORT")]
+    detail = f"not examined: the log at {instance.url} is that of a `muster up` on another cluster"
+    return None, [Finding("note", "log", detail, "name the log of this cluster with --url nats://HOST:PORT")]
 
 
 def _binary() -> Finding:
@@ -107,8 +112,8 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
     try:
         async with api_of(cluster, place) as api:
             if api is None:
-                what = "not examined: no cluster is named and no `muster up` runs"
-                return [Finding("note", "cluster", what, "name one with --context NAME or --kubeconfig FILE")]
+                detail = "not examined: no cluster is named and no `muster up` runs"
+                return [Finding("note", "cluster", detail, "name one with --context NAME or --kubeconfig FILE")]
             pair, ours = await _pair(place, api)
             kinds, native = _settings()
             findings = await cluster_findings(
@@ -142,8 +147,8 @@ async def _lost(reading: LogReading, api: Api) -> str:
     if known is not None and known.set_back:
         return known.set_back
     genesis = await own_genesis(reading.js, identity.cell, identity.generation, identity.first)
-    found = await CellRecord(api.transport, identity.cell, SystemClock()).read()
-    return await lacking(reading.log, genesis.parent if genesis is not None else "", found) if found else ""
+    record = await CellRecord(api.transport, identity.cell, SystemClock()).read()
+    return await lacking(reading.log, genesis.parent if genesis is not None else "", record) if record else ""
 
 
 async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
@@ -152,12 +157,12 @@ async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
         return [], ""
     try:
         async with opened(place) as reading:
-            said, ours = await mismatch(reading, api), holder_of(reading.log.identity)
+            wrong, ours = await mismatch(reading, api), holder_of(reading.log.identity)
             async with asyncio.timeout(PATIENCE_S):
-                lost = "" if said else await _lost(reading, api)
+                lost = "" if wrong else await _lost(reading, api)
     except (BusError, UnansweredError, CliError, LogGoneError, RecordRefusedError, TimeoutError):
         return [], ""
     if lost:
         return [Finding("bad", "log", lost, "muster log recover, unless a keeper runs")], ours
     fix = "name the cluster of this log with --context, or the log of this cluster with --url"
-    return ([Finding("bad", "pair", said, fix)] if said else []), ours
+    return ([Finding("bad", "pair", wrong, fix)] if wrong else []), ours

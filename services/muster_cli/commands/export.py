@@ -80,16 +80,16 @@ async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
             done = await archive(folder, log, commits=size, progress=bar)
     except OSError as err:
         raise CliError(f"cannot write {folder}: {err.strerror or err}") from err
-    found = done.manifest
+    manifest = done.manifest
     if done.last <= done.begun:
-        return f"nothing new: {counted(len(found.segments), 'segment')}, sequence 1 to {found.end}"
+        return f"nothing new: {counted(len(manifest.segments), 'segment')}, sequence 1 to {manifest.end}"
     return (
-        f"archived sequence {done.first} to {done.last}: {counted(len(found.segments), 'segment')}, "
-        f"{sum(each.size for each in found.segments)} bytes"
+        f"archived sequence {done.first} to {done.last}: {counted(len(manifest.segments), 'segment')}, "
+        f"{sum(segment.size for segment in manifest.segments)} bytes"
     )
 
 
-async def _write(path: Path, base: Sequence[Snapshot], found: AsyncIterator[Stored]) -> tuple[int, int]:
+async def _write(path: Path, base: Sequence[Snapshot], stored_commits: AsyncIterator[Stored]) -> tuple[int, int]:
     """Write the base and the commits; returns the number of commits, and the last sequence.
 
     After a failure no part of the file is left.
@@ -98,7 +98,7 @@ async def _write(path: Path, base: Sequence[Snapshot], found: AsyncIterator[Stor
     if str(path) == "-":
         writer = LogWriter(sys.stdout.buffer)
         writer.begin_with(base)
-        async for stored in found:
+        async for stored in stored_commits:
             writer.write(stored)
             last = stored.seq
         sys.stdout.buffer.flush()
@@ -107,7 +107,7 @@ async def _write(path: Path, base: Sequence[Snapshot], found: AsyncIterator[Stor
     try:
         with LogWriter.to(part) as writer:
             writer.begin_with(base)
-            async for stored in found:
+            async for stored in stored_commits:
                 writer.write(stored)
                 last = stored.seq
         part.replace(path)

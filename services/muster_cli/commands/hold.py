@@ -11,5 +11,5 @@ from muster_cli.options import Bus, ClusterOption, Job, Reason
 async def hold(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = None, bus: Bus | None = None) -> int:
     """Keep a job out of its queue."""
     out = Output()
-    async with lever(job, out, bus, cluster) as found:
-        return await found.pull(out, {HOLD: "true"}, reason, "is on hold")
+    async with lever(job, out, bus, cluster) as handle:
+        return await handle.pull(out, {HOLD: "true"}, reason, "is on hold")

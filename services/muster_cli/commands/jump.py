@@ -12,11 +12,11 @@ from muster_cli.options import Bus, ClusterOption, Job, Reason
 async def jump(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = None, bus: Bus | None = None) -> int:
     """Put a waiting job first in its queue."""
     out = Output()
-    async with lever(job, out, bus, cluster) as found:
-        number = above_all(found.state, found.uid)
+    async with lever(job, out, bus, cluster) as handle:
+        number = above_all(handle.state, handle.uid)
         if number is None:
-            ref = found.workload.ref
+            ref = handle.workload.ref
             out.line(f"{ref.kind} {ref.key} is the first of its queue already; nothing is changed")
-            out.line(standing_line(found.state, found.uid))
+            out.line(standing_line(handle.state, handle.uid))
             return OK
-        return await found.pull(out, {PRIORITY: str(number)}, reason, f"jumps its queue with priority {number}")
+        return await handle.pull(out, {PRIORITY: str(number)}, reason, f"jumps its queue with priority {number}")

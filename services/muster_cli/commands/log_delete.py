@@ -35,10 +35,10 @@ async def log_delete(
     tell_which(out, place)
     async with connected(place) as js:
         log = await open_log(js, place.config.cell)
-        found = await deletable(js, log, generation, folder)
+        sealed = await deletable(js, log, generation, folder)
         if yes:
-            await delete(js, log, found)
-    out.line(told(found, folder, yes))
+            await delete(js, log, sealed)
+    out.line(told(sealed, folder, yes))
     if not yes:
         out.line("Nothing was deleted: say --yes to do it.")
 
@@ -53,7 +53,7 @@ def archive_of(place: LogPlace, given: Path | None) -> Path:
     return folder
 
 
-def told(found: Sealed, folder: Path, done: bool) -> str:
+def told(sealed: Sealed, folder: Path, done: bool) -> str:
     """What was deleted, or may be."""
-    what = f"generation {found.generation}, sequence {found.first} to {found.last}, {size(found.size)}"
-    return f"{'Deleted' if done else 'May be deleted:'} {what}; every commit of it is in {folder}, byte for byte."
+    named = f"generation {sealed.generation}, sequence {sealed.first} to {sealed.last}, {size(sealed.size)}"
+    return f"{'Deleted' if done else 'May be deleted:'} {named}; every commit of it is in {folder}, byte for byte."

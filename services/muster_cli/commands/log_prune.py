@@ -37,12 +37,12 @@ async def log_prune(
         log = await open_log(js, place.config.cell)
         there = await sealed(js, log.identity)
         over = surplus(there, keep)
-        for each in over:
-            found = await deletable(js, log, each.generation, folder)
+        for generation in over:
+            oldest = await deletable(js, log, generation.generation, folder)
             if yes:
-                await delete(js, log, found)
+                await delete(js, log, oldest)
                 log = await open_log(js, place.config.cell)
-            out.line(told(found, folder, yes))
+            out.line(told(oldest, folder, yes))
             if not yes:
                 break
     if not over:

@@ -43,20 +43,20 @@ async def log_recover(
         identity = log.identity
         if distrust and not await _withdrawn(JetStreamMarks(js, identity.cell), identity, user_of(distrust), out):
             return FAILED
-        found = await hear_marks(js, log, USERS)
-        if not found.begins:
+        testimony = await hear_marks(js, log, USERS)
+        if not testimony.begins:
             out.line("the log does not have its first commit: NATS lost all of it")
         missing = await _missing(js, identity)
         if missing:
             out.line(missing)
-        for user, mark in found.lost.items():
+        for user, mark in testimony.lost.items():
             out.line(f"{user} has read the log up to sequence {mark.seq}, and that is not in it")
         known = await recorded_cluster(js, identity)
-        others = counted(len(found.shown), "process", "processes")
+        others = counted(len(testimony.shown), "process", "processes")
         set_back = known.set_back if known is not None else ""
         if set_back:
             out.line(set_back)
-        if found.whole and not set_back and not missing:
+        if testimony.whole and not set_back and not missing:
             out.line(f"The log holds all that {others} read of it: nothing to recover.")
             return OK
         if not yes:

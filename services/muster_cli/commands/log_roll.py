@@ -53,6 +53,6 @@ async def log_roll(
         f"generation {done.after.generation} (log {done.after.log_id}) goes on at {done.after.first}."
     )
     out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} differ.")
-    for each in done.unlike:
-        out.line(f"  {each} differs from the log: the next generation begins with the state of the log.")
+    for seat in done.unlike:
+        out.line(f"  {seat} differs from the log: the next generation begins with the state of the log.")
     return VIOLATED if done.unlike else OK

@@ -31,29 +31,29 @@ async def log_verify(
     bus: Bus | None = None,
 ) -> int:
     """Check that a log is whole."""
-    out, found = Output(), Integrity()
+    out, integrity = Output(), Integrity()
     if log is not None:
         with progress(existing(log), "Verifying") as stored_commits:
             for stored in stored_commits:
-                found.feed(stored)
+                integrity.feed(stored)
     else:
         place = locate(bus)
         tell_which(out, place)
         async with opened(place) as reading:
             try:
                 async for stored in judged(commits(reading.log, whole=False), await _begun(reading)):
-                    found.feed(stored)
+                    integrity.feed(stored)
             except (LogGapError, UnknownEventError, UnreadableCommitError) as err:
-                found.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
+                integrity.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
             identity = reading.log.identity
-            if found.log_id and (found.log_id, found.generation) != (identity.log_id, identity.generation):
-                found.problems.append(f"the cell names log {identity.log_id}, and this is {found.log_id}")
-    if not found.commits and not found.problems:
+            if integrity.log_id and (integrity.log_id, integrity.generation) != (identity.log_id, identity.generation):
+                integrity.problems.append(f"the cell names log {identity.log_id}, and this is {integrity.log_id}")
+    if not integrity.commits and not integrity.problems:
         raise CliError(f"{log or 'the log'} holds no commit; was the export cut off?")
-    if found.voids:
-        out.line(f"{counted(found.voids, 'void commit')}: `muster log voids` lists them")
-    out.lines(verdict(found))
-    return VIOLATED if found.problems else OK
+    if integrity.voids:
+        out.line(f"{counted(integrity.voids, 'void commit')}: `muster log voids` lists them")
+    out.lines(verdict(integrity))
+    return VIOLATED if integrity.problems else OK
 
 
 async def _begun(reading: LogReading) -> StageState:
@@ -62,17 +62,18 @@ async def _begun(reading: LogReading) -> StageState:
     return decode_state(base[0].body, StageState) if base else StageState()
 
 
-def verdict(found: Integrity) -> list[Text]:
+def verdict(integrity: Integrity) -> list[Text]:
     """What was found, the verdict last."""
-    lines = [styled((f"  {problem}", BAD)) for problem in found.problems[:PROBLEMS_SHOWN]]
-    if len(found.problems) > PROBLEMS_SHOWN:
-        lines.append(Text(f"  and {len(found.problems) - PROBLEMS_SHOWN} more"))
+    lines = [styled((f"  {problem}", BAD)) for problem in integrity.problems[:PROBLEMS_SHOWN]]
+    if len(integrity.problems) > PROBLEMS_SHOWN:
+        lines.append(Text(f"  and {len(integrity.problems) - PROBLEMS_SHOWN} more"))
     whole = (
-        f"log {found.log_id or '(unknown)'}, generation {found.generation}: {counted(found.commits, 'commit')}, "
-        f"{counted(found.events, 'event')}, {moment(found.first_at)} to {moment(found.last_at)} UTC"
+        f"log {integrity.log_id or '(unknown)'}, generation {integrity.generation}: "
+        f"{counted(integrity.commits, 'commit')}, {counted(integrity.events, 'event')}, "
+        f"{moment(integrity.first_at)} to {moment(integrity.last_at)} UTC"
     )
     lines.append(Text(whole))
-    problems = len(found.problems)
+    problems = len(integrity.problems)
     return [
         *lines,
         styled((f"{counted(problems, 'problem')}", BAD) if problems else ("whole: nothing is missing", GOOD)),

@@ -19,14 +19,14 @@ async def log_voids(*, source: Source | None = None, output: Document = "text") 
     """List the commits of a log that are void."""
     out = Output()
     async with source_of(source, out, "Judging", based=True) as feed:
-        found = [stored async for stored in feed.commits if stored.void]
+        voids = [stored async for stored in feed.commits if stored.void]
     if output != "text":
-        out.data([_record(stored) for stored in found], output)
+        out.data([_record(stored) for stored in voids], output)
         return
-    for stored in found:
+    for stored in voids:
         out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(_why(stored)), 200)}")
     none = styled(("no commit is void", GOOD))
-    out.lines([Text(f"{counted(len(found), 'commit')} void: no reader acts on them") if found else none])
+    out.lines([Text(f"{counted(len(voids), 'commit')} void: no reader acts on them") if voids else none])
 
 
 def _why(stored: Stored) -> str:

@@ -84,19 +84,19 @@ async def login(
 
 async def _authority(transport: ApiTransport, namespace: str) -> str:
     """The CA of NATS: from the ConfigMap, else, for users with the right, from the Secret of the servers."""
-    found = await transport.request("GET", CONFIG_MAPS.path(namespace, AUTHORITY))
-    if found.ok:
-        return str((msgspec.json.decode(found.body).get("data") or {}).get("ca.crt", ""))
+    answer = await transport.request("GET", CONFIG_MAPS.path(namespace, AUTHORITY))
+    if answer.ok:
+        return str((msgspec.json.decode(answer.body).get("data") or {}).get("ca.crt", ""))
     return base64.b64decode(await _read(transport, SECRETS, namespace, TLS, "ca.crt")).decode()
 
 
 async def _read(transport: ApiTransport, resource: ApiResource, namespace: str, name: str, key: str) -> str:
     answer = await transport.request("GET", resource.path(namespace, name))
-    said = msgspec.json.decode(answer.body)
-    if answer.ok and key in (said.get("data") or {}):
-        return str(said["data"][key])
+    document = msgspec.json.decode(answer.body)
+    if answer.ok and key in (document.get("data") or {}):
+        return str(document["data"][key])
     if answer.status == 403:
         way = f"Role {namespace}/muster-reader gives the key of user cli; others are for administrators"
-        raise CliError(f"{resource.kind} {namespace}/{name} cannot be read: {said.get('message', '')}; {way}")
+        raise CliError(f"{resource.kind} {namespace}/{name} cannot be read: {document.get('message', '')}; {way}")
     why = f"it has no {key}" if answer.ok else "there is none"
     raise CliError(f"{resource.kind} {namespace}/{name}: {why}; `muster nats keys` makes the keys", NOT_FOUND)

@@ -180,22 +180,22 @@ class ChangedJobs:
         return self._new([row for row in rows if row.uid in self._shown or self._asked.takes(row)])
 
     def _new(self, rows: Sequence[JobRow]) -> list[JobRow]:
-        found = []
+        listed = []
         for row in rows:
             now = (row.phase, row.code, row.outcome, row.cause)
             if self._shown.get(row.uid) != now:
                 self._shown[row.uid] = now
-                found.append(row)
-        return found
+                listed.append(row)
+        return listed
 
 
 def _states(given: list[str]) -> tuple[str, ...]:
     """Raises CliError for a word that is none."""
-    found = tuple(dict.fromkeys(word for each in given for word in each.split(",") if word))
-    for word in found:
+    words = tuple(dict.fromkeys(word for text in given for word in text.split(",") if word))
+    for word in words:
         if word not in STATES:
             raise CliError(f"--state {word} is no state; there are {', '.join(STATES)}", USAGE)
-    return found
+    return words
 
 
 def _known(paths: Iterable[str], queue: str) -> None:

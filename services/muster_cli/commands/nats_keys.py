@@ -53,7 +53,7 @@ async def nats_keys(
             "that has it with --folder",
             USAGE,
         )
-    users = [*(each.name for each in muster_users(DEFAULT_CELL)), *reader, "system"]
+    users = [*(user.name for user in muster_users(DEFAULT_CELL)), *reader, "system"]
     try:
         unused = {*SERVICES, *GROUPS} - {*LAYOUTS[layout]}
         ring = KeyRing(users, _keys_in(present) if present is not None and present.exists() else "", unused=unused)

@@ -24,10 +24,10 @@ async def nodes(
     read = await read_at(source, out, at)
     state, now = read.state, max(read.state.now, read.present)
     lens, moment = Lens(EVERYTHING, state), views.moment_of(state, now, live=not at)
-    found = views.nodes(state, lens, moment, limit=len(state.nodes.nodes))
+    view = views.nodes(state, lens, moment, limit=len(state.nodes.nodes))
     if output in ("table", "wide"):
-        out.lines(node_lines(found, wide=output == "wide", width=200 if output == "wide" else out.width))
+        out.lines(node_lines(view, wide=output == "wide", width=200 if output == "wide" else out.width))
     elif output == "name":
-        out.lines([node.name for node in found.nodes])
+        out.lines([node.name for node in view.nodes])
     else:
-        out.data(msgspec.to_builtins(found), "json" if output == "json" else "yaml")
+        out.data(msgspec.to_builtins(view), "json" if output == "json" else "yaml")

@@ -24,19 +24,19 @@ async def position(
     """Show the position of a job in its queue, and its expected start."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    found: Expected
+    answer: Expected
     async with gateway_of(through, source, at) as gateway:
         if gateway is not None:
             from muster_cli.gatewayquestions import job_of
 
             asked = await job_of(gateway, kind, wanted)
-            found = expecting(asked.story, asked.promise, asked.pace)
+            answer = expecting(asked.story, asked.promise, asked.pace)
         else:
             read = await read_at(source, out, at)
             story = Story(wanted, kind, read.state)
             told = story.of(chosen(story, wanted), acting=read.acting, present=read.present)
-            found = expected(told, read.state)
+            answer = expected(told, read.state)
     if output == "text":
-        out.lines(position_lines(found, min(out.width, 110)))
+        out.lines(position_lines(answer, min(out.width, 110)))
     else:
-        out.data(position_record(found), output)
+        out.data(position_record(answer), output)

@@ -28,5 +28,5 @@ async def priority(
     if not -HIGHEST - 1 <= number <= HIGHEST:
         raise CliError(f"{number} is no priority: take a number from {-HIGHEST - 1} to {HIGHEST}", USAGE)
     out = Output()
-    async with lever(job, out, bus, cluster) as found:
-        return await found.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")
+    async with lever(job, out, bus, cluster) as handle:
+        return await handle.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")

@@ -28,12 +28,12 @@ async def quota_diff(
     bus: Bus | None = None,
 ) -> int:
     """Compare a quota tree, or KAI queues, with those in force."""
-    found = read_trees(file)
-    if len(found) != 1:
-        raise CliError(f"{file} holds {len(found)} quota trees; name a file with one, or with KAI queues alone", USAGE)
-    out, tree, queues = Output(), found[0].tree, found[0].queues
-    if not queues and (found[0].broken or tree is None):
-        for line in lint_lines(found[0]):
+    trees = read_trees(file)
+    if len(trees) != 1:
+        raise CliError(f"{file} holds {len(trees)} quota trees; name a file with one, or with KAI queues alone", USAGE)
+    out, tree, queues = Output(), trees[0].tree, trees[0].queues
+    if not queues and (trees[0].broken or tree is None):
+        for line in lint_lines(trees[0]):
             out.note(line)
         return VIOLATED
     place = locate(bus)
@@ -43,7 +43,7 @@ async def quota_diff(
         if queues:
             tree = with_queues(state, queues)
         assert tree is not None
-        shown = difference(state, tree, found[0].rules)
+        shown = difference(state, tree, trees[0].rules)
     if output == "text":
         out.lines(diff_lines(shown))
     else:

@@ -22,11 +22,11 @@ def quota_lint(
     output: Document = "text",
 ) -> int:
     """Check a quota tree, or KAI queues."""
-    out, found = Output(), read_trees(file)
+    out, trees = Output(), read_trees(file)
     if output == "text":
-        for each in found:
-            out.lines(lint_lines(each))
+        for tree in trees:
+            out.lines(lint_lines(tree))
     else:
-        kept = [{"name": each.name, "broken": each.broken, "warnings": each.warnings} for each in found]
+        kept = [{"name": tree.name, "broken": tree.broken, "warnings": tree.warnings} for tree in trees]
         out.data(to_builtins(kept), output)
-    return VIOLATED if any(each.broken for each in found) else OK
+    return VIOLATED if any(tree.broken for tree in trees) else OK

@@ -57,8 +57,8 @@ def quota_shares(
         out.lines(share_lines(shared))
         for name, reason in sorted(shared.disabled.items()):
             out.note(f"queue {name} is disabled: {reason}")
-        for each in shared.warnings:
-            out.note(f"warning: {each.path}: {each.detail}")
+        for warning in shared.warnings:
+            out.note(f"warning: {warning.path}: {warning.detail}")
     else:
         out.data(record(shared), output)
     return OK
@@ -71,14 +71,14 @@ def _shared(text: str, origin: str, total: str, request: tuple[str, ...]) -> Sha
             table = {**table, "total": {name: float(value) for name, value in parse_amounts(total, "--total").items()}}
         given = read_table(table, origin)
     else:
-        found, trees = manifests_of(text, origin)
+        manifests, trees = manifests_of(text, origin)
         if trees:
             if total or request:
                 raise CliError("--total and --request are for Queues; a tree's root says what there is", USAGE)
             if len(trees) > 1:
                 raise CliError(f"{origin} holds {len(trees)} ElasticQuotaTrees; put one into it", USAGE)
             return of_tree(trees[0])
-        given = read_queues(found)
+        given = read_queues(manifests)
         given.total = parse_amounts(total, "--total") if total else {}
         if not given.total:
             given.total, told = total_of(given)
@@ -88,7 +88,7 @@ def _shared(text: str, origin: str, total: str, request: tuple[str, ...]) -> Sha
 
 
 def _take_requests(given: Given, request: tuple[str, ...], origin: str) -> None:
-    names = {each.name for each in given.queues}
+    names = {queue.name for queue in given.queues}
     for text in request:
         name, amounts = pair("--request", text, "team-a=gpu=5")
         if name not in names:

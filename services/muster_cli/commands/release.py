@@ -23,10 +23,10 @@ async def release(
 ) -> int:
     """Let a held job queue again."""
     out = Output()
-    async with lever(job, out, bus, cluster) as found:
-        if not found.workload.wishes.hold:
-            ref = found.workload.ref
+    async with lever(job, out, bus, cluster) as handle:
+        if not handle.workload.wishes.hold:
+            ref = handle.workload.ref
             out.line(f"{ref.kind} {ref.key} is not held; nothing is changed")
-            out.line(standing_line(found.state, found.uid))
+            out.line(standing_line(handle.state, handle.uid))
             return OK
-        return await found.pull(out, {HOLD: None}, reason, "is released")
+        return await handle.pull(out, {HOLD: None}, reason, "is released")

@@ -63,10 +63,10 @@ async def replay(
             out.lines([*_states(replayer, stage), ""])
         out.lines(replay_lines(report))
     else:
-        found: dict[str, Any] = replay_record(report)
+        record: dict[str, Any] = replay_record(report)
         if end is not None:
-            found["states"] = {name: plain(state) for name, state in replayer.states.items()}
-        out.data(found, output)
+            record["states"] = {name: plain(state) for name, state in replayer.states.items()}
+        out.data(record, output)
     return VIOLATED if report.divergences or report.violations else OK
 
 

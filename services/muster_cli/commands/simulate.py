@@ -192,12 +192,12 @@ def _faults(drawn: Day | None, path: Path | None, trace: Trace) -> FaultSchedule
     return drawn.faults if drawn is not None else NO_FAULTS
 
 
-def _within(what: str, low: float, high: float, **options: float | None) -> None:
+def _within(quantity: str, low: float, high: float, **options: float | None) -> None:
     """Refuse the first option that is not between two values."""
     for name, value in options.items():
         if value is not None and not low <= value <= high:
             told = f"--{name.replace('_', '-')}"
-            raise CliError(f"{told} must be {what} from {low:g} to {high:g}, and is {value:g}", USAGE)
+            raise CliError(f"{told} must be {quantity} from {low:g} to {high:g}, and is {value:g}", USAGE)
 
 
 def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]] | None]:

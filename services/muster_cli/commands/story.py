@@ -61,14 +61,14 @@ async def _read(
         told.recall()
     else:
         told, present = await _from(begin, end, wanted, source, out)
-    found = told.matches()
-    if not found:
+    matches = told.matches()
+    if not matches:
         raise CliError(
             f"no quota tree in this log has a queue {wanted}; `muster queue tree` shows those there are", NOT_FOUND
         )
-    if len(found) > 1:
-        raise CliError(f"{wanted} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
-    return told.of(found[0], present=present)
+    if len(matches) > 1:
+        raise CliError(f"{wanted} is not unique: there are {', '.join(matches[:10])}; give more of its path", USAGE)
+    return told.of(matches[0], present=present)
 
 
 async def _from(

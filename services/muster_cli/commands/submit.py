@@ -105,5 +105,5 @@ class Kinds:
         entries: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("resources") or []
         for entry in entries:
             if "/" not in entry["name"]:
-                found = ApiResource(group, version, entry["name"], entry["kind"], entry.get("namespaced", True))
-                self._known[api_version, entry["kind"]] = found
+                resource = ApiResource(group, version, entry["name"], entry["kind"], entry.get("namespaced", True))
+                self._known[api_version, entry["kind"]] = resource

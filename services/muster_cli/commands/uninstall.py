@@ -31,15 +31,15 @@ async def uninstall(
     async with api_of(cluster) as api:
         if api is None:
             raise CliError(NO_CLUSTER, NOT_FOUND)
-        found, running = await leftovers(api.transport), await _still_running(api)
+        left, running = await leftovers(api.transport), await _still_running(api)
         out.line(f"On {api.name}:")
         _list(
             out,
-            f"{counted(len(found.waiting), 'job')} waiting, staying suspended until they are resumed by hand",
-            found.waiting,
+            f"{counted(len(left.waiting), 'job')} waiting, staying suspended until they are resumed by hand",
+            left.waiting,
         )
-        _list(out, f"{counted(len(found.running), 'job')} admitted by Muster, running on", found.running)
-        kinds = Counter(ref.kind for _, ref in found.ours)
+        _list(out, f"{counted(len(left.running), 'job')} admitted by Muster, running on", left.running)
+        kinds = Counter(ref.kind for _, ref in left.ours)
         units, queues, groups = (counted(kinds[kind], kind) for kind in ("QueueUnit", "Queue", "PodGroup"))
         made = f"{units}, {queues} and {groups}"
         if not yes:
@@ -49,7 +49,7 @@ async def uninstall(
             return
         if running:
             raise CliError(f"Muster still runs here and would make everything again; first stop {running}")
-        removed = [await remove(api.transport, resource, ref) for resource, ref in found.ours]
+        removed = [await remove(api.transport, resource, ref) for resource, ref in left.ours]
         out.line(f"Removed {made}" + ("" if all(removed) else f"; {removed.count(False)} were gone already"))
         out.line("Quota trees, definitions, roles, policies and annotations on jobs stay; so does the log in NATS")
 
@@ -65,8 +65,8 @@ def _list(out: Output, title: str, refs: list[Ref]) -> None:
 async def _still_running(api: Api) -> str:
     """What of Muster runs on this cluster; empty when nothing does."""
     deployed = [f"deployment {name}" for name in await own_deployments(api.transport)]
-    local = [each for each in instances.running() if each.acting and _is_of(each, api)]
-    return ", ".join([*deployed, *(f"`muster up` with pid {each.pid} (`muster down`)" for each in local)])
+    local = [instance for instance in instances.running() if instance.acting and _is_of(instance, api)]
+    return ", ".join([*deployed, *(f"`muster up` with pid {instance.pid} (`muster down`)" for instance in local)])
 
 
 def _is_of(instance: instances.Instance, api: Api) -> bool:

@@ -79,10 +79,10 @@ async def usage(
 
 def month_of(text: str) -> tuple[Bookmark, Bookmark]:
     """The first moment of a month, UTC, and the last. Raises CliError."""
-    found = _MONTH.fullmatch(text)
-    if found is None or not 1 <= int(found[2]) <= 12:
+    match = _MONTH.fullmatch(text)
+    if match is None or not 1 <= int(match[2]) <= 12:
         raise CliError(f"--month {text} is no month: write 2026-03", USAGE)
-    year, number = int(found[1]), int(found[2])
+    year, number = int(match[1]), int(match[2])
     first = datetime(year, number, 1, tzinfo=UTC)
     after = datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)
     return Bookmark(at=int(first.timestamp() * 1000)), Bookmark(at=int(after.timestamp() * 1000) - 1)

@@ -22,7 +22,7 @@ def version(
     ] = "text",
 ) -> None:
     """Print versions."""
-    found = {
+    versions = {
         "muster": muster.__version__,
         "python": platform.python_version(),
         "nats-py": _installed("nats-py"),
@@ -31,9 +31,9 @@ def version(
     }
     out = Output()
     if output == "text":
-        out.lines(columns(list(found.items())))
+        out.lines(columns(list(versions.items())))
     else:
-        out.data(found, output)
+        out.data(versions, output)
 
 
 def _installed(name: str) -> str:
@@ -49,7 +49,7 @@ def nats_server_version() -> str:
     from muster.bus.server import find_binary
 
     try:
-        said = subprocess.run([find_binary(), "--version"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
+        process = subprocess.run([find_binary(), "--version"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
     except (BusError, OSError, subprocess.SubprocessError):
         return ""
-    return said.stdout.strip().rpartition(" ")[2].removeprefix("v")
+    return process.stdout.strip().rpartition(" ")[2].removeprefix("v")

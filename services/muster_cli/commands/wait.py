@@ -52,8 +52,8 @@ async def wait(
     async with opened(place, patient=True) as reading:
         present = Present(reading)
         await present.read()
-        await present.until(lambda state: all(_is_known(state, each) for each in jobs))
-        uids = [uid_of(present.state, each) for each in jobs]
+        await present.until(lambda state: all(_is_known(state, job) for job in jobs))
+        uids = [uid_of(present.state, job) for job in jobs]
         waiting = AwaitedJobs(uids, until, out)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s), contextlib.aclosing(present.states()) as states:
@@ -76,17 +76,17 @@ class AwaitedJobs:
 
     @property
     def code(self) -> int:
-        return max((each.code for each in self.ended.values()), default=OK)
+        return max((end.code for end in self.ended.values()), default=OK)
 
     def look(self, state: ReadState) -> bool:
         """Whether the wait is over for all of them."""
         for uid in self._uids:
             if uid in self.ended:
                 continue
-            found = ending(state, uid, self._goal)
-            if found is not None:
-                self.ended[uid] = found
-                self._out.line(found.text)
+            end = ending(state, uid, self._goal)
+            if end is not None:
+                self.ended[uid] = end
+                self._out.line(end.text)
                 continue
             code = job_status(state, uid).code
             if self._codes.get(uid) != code:

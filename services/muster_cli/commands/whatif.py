@@ -128,10 +128,10 @@ async def whatif(
     if more or drop_node:
         changed = equipped(changed, drop_node, more)
     before, after = _run(past, "as it was"), _run(changed, "with the change")
-    found = contrast(before, after, past.keys)
+    difference = contrast(before, after, past.keys)
     if output == "text":
         endless = sum(job.duration is None for job in past.trace.jobs)
-        lines = contrast_lines(found, len(past.trace.jobs), changed.left_out, endless)
+        lines = contrast_lines(difference, len(past.trace.jobs), changed.left_out, endless)
         if begin is not None:
             lines.insert(
                 0, Text(f"From {begin} on: {past.running} ran then, {past.waiting} waited, the rest came later.")
@@ -139,7 +139,8 @@ async def whatif(
         shown.lines(lines)
     else:
         shown.data(
-            {"jobs": len(past.trace.jobs), "ran": past.running, "waited": past.waiting, **to_builtins(found)}, output
+            {"jobs": len(past.trace.jobs), "ran": past.running, "waited": past.waiting, **to_builtins(difference)},
+            output,
         )
 
 
@@ -172,11 +173,11 @@ def _added_nodes(text: str) -> list[Vector]:
 
 
 def _under_tree(past: Past, path: Path) -> Past:
-    found = read_trees(path)
-    if len(found) != 1:
-        raise CliError(f"{path} holds {len(found)} ElasticQuotaTrees; one is needed", USAGE)
-    read, broken = found[0].tree, found[0].broken
+    trees = read_trees(path)
+    if len(trees) != 1:
+        raise CliError(f"{path} holds {len(trees)} ElasticQuotaTrees; one is needed", USAGE)
+    read, broken = trees[0].tree, trees[0].broken
     if read is None or broken:
         raise CliError(f"{path}: {broken[0]}" + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""), USAGE)
     namespaces = {namespace: leaf.path for leaf in leaves(read) for namespace in leaf.namespaces}
-    return under(past, read, namespaces, found[0].rules)
+    return under(past, read, namespaces, trees[0].rules)

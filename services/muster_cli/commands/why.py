@@ -71,16 +71,16 @@ async def why(
         return
     if pod is not None:
         story = Story(pod.job.key, pod.job.kind, state)
-    found = story.of(chosen(story, wanted), acting=found_at.acting, present=found_at.present)
-    tales = [gang_tale(state, name) for name in names if name == found.ref.key]
+    told = story.of(chosen(story, wanted), acting=found_at.acting, present=found_at.present)
+    tales = [gang_tale(state, name) for name in names if name == told.ref.key]
     if output == "text":
-        out.lines(story_lines(found, pod.text if pod is not None else "", every=every, width=width))
+        out.lines(story_lines(told, pod.text if pod is not None else "", every=every, width=width))
         for tale in tales:
             out.lines(tale_lines(tale, every=every, width=width))
     else:
         gang = {"gang": tale_record(tales[0])} if tales else {}
         of_pod = {"pod": {"name": pod.key, "text": pod.text}} if pod is not None else {}
-        out.data({**record(found), **gang, **of_pod}, output)
+        out.data({**record(told), **gang, **of_pod}, output)
 
 
 async def _asked(gateway: Gateway, out: Output, kind: str, wanted: str, *, every: bool, output: Document) -> None:

@@ -31,8 +31,8 @@ NODES: dict[str, dict[str, str]] = {
 RESIZED = "/spec/workerGroupSpecs/0/replicas"
 CONTEXT = "muster-demo"
 RESOURCES = {
-    (each.api_version, each.kind): each
-    for each in (api.QUOTA_TREES, api.KAI_QUEUES, api.CONFIG_MAPS, api.RAYJOBS, api.RAYCLUSTERS)
+    (resource.api_version, resource.kind): resource
+    for resource in (api.QUOTA_TREES, api.KAI_QUEUES, api.CONFIG_MAPS, api.RAYJOBS, api.RAYCLUSTERS)
 }
 """(apiVersion, kind) -> what samples may hold"""
 MOMENT_S = 1.0
@@ -83,8 +83,8 @@ class LocalCluster:
         path = RESOURCES[body["apiVersion"], body["kind"]].path(meta.get("namespace", ""))
         answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
         if not answer.ok and answer.status != 409:
-            said = answer.body[:300].decode(errors="replace")
-            raise CliError(f"the simulated cluster refuses {body['kind']} {meta.get('name', '')}: {said}")
+            words = answer.body[:300].decode(errors="replace")
+            raise CliError(f"the simulated cluster refuses {body['kind']} {meta.get('name', '')}: {words}")
 
     async def _resize(self, body: dict[str, Any], workers: int) -> None:
         """Resize as the autoscaler of a Ray cluster writes sizes. A cluster that is gone has no size."""
@@ -103,20 +103,20 @@ class LocalCluster:
                 changed.clear()
                 query = {"labelSelector": f"{RAY_CLUSTER}={cluster}"}
                 answer = await self.transport().request("GET", api.PODS.path(), query=query)
-                found = msgspec.json.decode(answer.body)["items"]
-                if found and all(pod["spec"].get("nodeName") for pod in found):
-                    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+                pods = msgspec.json.decode(answer.body)["items"]
+                if pods and all(pod["spec"].get("nodeName") for pod in pods):
+                    return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
                 await changed.wait()
         finally:
             stop()
 
     async def jobs(self) -> list[dict[str, Any]]:
         """Every RayJob and RayCluster there is."""
-        found: list[dict[str, Any]] = []
+        items: list[dict[str, Any]] = []
         for resource in (api.RAYJOBS, api.RAYCLUSTERS):
             answer = await self.transport().request("GET", resource.path())
-            found += msgspec.json.decode(answer.body)["items"]
-        return found
+            items += msgspec.json.decode(answer.body)["items"]
+        return items
 
     async def capacity(self) -> tuple[int, Vector]:
         """The number of nodes, and the sum of the nodes' amounts."""

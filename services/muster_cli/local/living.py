@@ -39,7 +39,7 @@ class Turn(Struct, frozen=True):
 
 def job(namespace: str, name: str, workers: int, gpus: int, run_s: int, *, outcome: str = "succeeded") -> Manifest:
     """A RayJob of so many workers with so many GPUs each."""
-    [body] = [deepcopy(each) for each in samples.manifests(samples.TRAINING)]
+    [body] = [deepcopy(manifest) for manifest in samples.manifests(samples.TRAINING)]
     body["metadata"] = {
         "name": name,
         "namespace": namespace,

@@ -299,10 +299,10 @@ class Session:
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first exception of a group, at any depth, for the one line of an error."""
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    exception: BaseException = group
+    while isinstance(exception, BaseExceptionGroup):
+        exception = exception.exceptions[0]
+    return exception
 
 
 def _config(wishes: UpOptions, url: str) -> Config:

@@ -79,7 +79,7 @@ def printed(pods: Sequence[Obj]) -> list[str]:
 
 
 def _cell(pod: Obj, path: tuple[str, ...]) -> str:
-    found: Any = pod
+    value: Any = pod
     for key in path:
-        found = (found or {}).get(key)
-    return str(found) if found else "<none>"
+        value = (value or {}).get(key)
+    return str(value) if value else "<none>"

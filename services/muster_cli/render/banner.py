@@ -49,9 +49,9 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
 def banner(facts: BannerFacts) -> list[Text]:
     """The banner."""
     local = not facts.server
-    what = "local playground: nothing here touches a Kubernetes cluster"
+    text = "local playground: nothing here touches a Kubernetes cluster"
     if not local:
-        what = (
+        text = (
             "acts on a real cluster: jobs are admitted there" if facts.acting else "only observes: nothing is written"
         )
     kept = f"kept in {facts.home}" if not facts.temporary else "temporary; keep it with --data DIR"
@@ -72,7 +72,7 @@ def banner(facts: BannerFacts) -> list[Text]:
     first = [styled(("Dashboard", STRONG), "  ", (facts.dashboard_url, LINK))] if facts.dashboard_url else []
     return [
         *first,
-        styled((f"Muster {facts.version}", STRONG), f"   {what}"),
+        styled((f"Muster {facts.version}", STRONG), f"   {text}"),
         *columns([(styled((name, DIM)), value) for name, value in rows], indent=2),
     ]
 

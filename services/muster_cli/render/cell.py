@@ -46,10 +46,10 @@ def cell_lines(state: CellState) -> list[Text]:
         holders = [lead for lead in state.leads if lead.stage == stage]
         processes = sorted({lead.process for lead in holders if lead.process})
         missing = [lead.shard for lead in holders if not lead.process]
-        what = ", ".join(processes)
+        names = ", ".join(processes)
         if missing and processes:
-            what += f"; none for {', '.join(missing)}"
-        lines.append(styled(f"  {stage.ljust(18)}", (what, "") if what else ("none", BAD)))
+            names += f"; none for {', '.join(missing)}"
+        lines.append(styled(f"  {stage.ljust(18)}", (names, "") if names else ("none", BAD)))
     return lines
 
 
@@ -71,5 +71,5 @@ def cell_record(state: CellState) -> dict[str, Any]:
         "max_bytes": state.usage.max_bytes,
         "percent_full": state.percent,
         "broker_time": instant(state.usage.broker_ms),
-        "leaders": [{"stage": each.stage, "shard": each.shard, "process": each.process} for each in state.leads],
+        "leaders": [{"stage": lead.stage, "shard": lead.shard, "process": lead.process} for lead in state.leads],
     }

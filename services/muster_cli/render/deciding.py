@@ -24,11 +24,11 @@ def answer_lines(answer: Answer) -> list[Text]:
     lines: list[Text] = []
     for title, colour, runs in (("Admitted", GOOD, answer.admitted), ("Running on", DIM, answer.running)):
         lines += _section(title, colour, _runs(runs))
-    lines += _section("Evicted", BAD, [_evicted(each) for each in answer.evicted])
-    lines += _section("Moved", WARN, [_moved(each) for each in answer.moved])
-    waiting = [[each.job, _pod_list(each.job, each.pods), each.code, each.text] for each in answer.waiting]
+    lines += _section("Evicted", BAD, [_evicted(eviction) for eviction in answer.evicted])
+    lines += _section("Moved", WARN, [_moved(move) for move in answer.moved])
+    waiting = [[waiter.job, _pod_list(waiter.job, waiter.pods), waiter.code, waiter.text] for waiter in answer.waiting]
     lines += _section("Waiting", WARN, waiting)
-    lines += _section("Warnings", WARN, [[each] for each in answer.warnings])
+    lines += _section("Warnings", WARN, [[warning] for warning in answer.warnings])
     return lines or [Text("Nothing is there, and nothing is decided.")]
 
 
@@ -40,19 +40,24 @@ def _section(title: str, colour: str, rows: Sequence[Sequence[str]]) -> list[Tex
 
 def _runs(runs: Sequence[Runs]) -> list[list[str]]:
     return [
-        [each.job, each.queue, pod.name, pod.node, f"GPU {', '.join(map(str, pod.devices))}" if pod.devices else "-"]
-        for each in runs
-        for pod in each.pods
+        [run.job, run.queue, pod.name, pod.node, f"GPU {', '.join(map(str, pod.devices))}" if pod.devices else "-"]
+        for run in runs
+        for pod in run.pods
     ]
 
 
-def _evicted(each: Eviction) -> list[str]:
-    return [each.job, _pod_list(each.job, each.pods), f"for {each.claimant}", f"{each.rule}: {RULES[each.rule]}"]
+def _evicted(eviction: Eviction) -> list[str]:
+    return [
+        eviction.job,
+        _pod_list(eviction.job, eviction.pods),
+        f"for {eviction.claimant}",
+        f"{eviction.rule}: {RULES[eviction.rule]}",
+    ]
 
 
-def _moved(each: Moved) -> list[str]:
-    where = f"from {', '.join(each.before)} to {', '.join(each.after)}"
-    return [each.job, _pod_list(each.job, each.pods), f"for {each.claimant}", where]
+def _moved(move: Moved) -> list[str]:
+    where = f"from {', '.join(move.before)} to {', '.join(move.after)}"
+    return [move.job, _pod_list(move.job, move.pods), f"for {move.claimant}", where]
 
 
 def _pod_list(job: str, pods: Sequence[str]) -> str:

@@ -40,14 +40,14 @@ def _different(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str) ->
             yield f"{prefix}{name}"
 
 
-def state_difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:
+def state_difference_lines(differences: Sequence[StateDifference], one: str, other: str) -> list[Text]:
     """Places at which states differ: the path, then both sides."""
     lines: list[Text] = []
-    for each in found[:SHOWN]:
-        lines.append(Text(f"    {each.path}"))
-        for name, value in ((one, each.one), (other, each.other)):
+    for difference in differences[:SHOWN]:
+        lines.append(Text(f"    {difference.path}"))
+        for name, value in ((one, difference.one), (other, difference.other)):
             text = "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
             lines.append(styled((f"      {name.ljust(9)} ", DIM), shorten(text, EVENT_WIDTH)))
-    if len(found) > SHOWN:
-        lines.append(Text(f"    and {len(found) - SHOWN} more"))
+    if len(differences) > SHOWN:
+        lines.append(Text(f"    and {len(differences) - SHOWN} more"))
     return lines

@@ -35,8 +35,8 @@ def tale_record(tale: GangTale) -> dict[str, Any]:
     """For programs."""
     namespace, _, name = tale.name.partition("/")
     events = [
-        {"at": instant(each.at), "sequence": each.seq, "index": each.item, "what": each.word, "text": each.text}
-        for each in tale.entries
+        {"at": instant(entry.at), "sequence": entry.seq, "index": entry.item, "what": entry.word, "text": entry.text}
+        for entry in tale.entries
     ]
     return {
         "kind": "Gang",

@@ -67,7 +67,7 @@ def plain_lines(table: Sequence[Sequence[str]]) -> list[str]:
 def coloured_lines(rows: Sequence[JobRow], table: Sequence[Sequence[str]], *, wide: bool) -> list[Text]:
     """For a terminal: state and status in colour."""
     first = 2 if wide else 1
-    lines: list[list[Text | str]] = [[Text(each, STRONG) for each in head] for head in table[:1]]
+    lines: list[list[Text | str]] = [[Text(cell, STRONG) for cell in head] for head in table[:1]]
     for row, cells in zip(rows, table[1:], strict=True):
         colour = DIM if row.phase in ENDED else TONES[CODES[row.code].tone]
         lines.append([Text(cell, colour) if first <= at < first + 2 else cell for at, cell in enumerate(cells)])

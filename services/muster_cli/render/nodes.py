@@ -16,16 +16,16 @@ ALWAYS = ("cpu", "memory")
 HOLDERS = 3
 
 
-def node_lines(found: NodesView, *, wide: bool = False, width: int = 200) -> list[Text]:
+def node_lines(view: NodesView, *, wide: bool = False, width: int = 200) -> list[Text]:
     """A line for each node, then what is free in all and in how many pieces."""
-    if not found.nodes:
+    if not view.nodes:
         return [Text("No node is known.")]
-    names = [*sorted({name for node in found.nodes for name in node.allocatable if is_device(name)}), *ALWAYS]
+    names = [*sorted({name for node in view.nodes for name in node.allocatable if is_device(name)}), *ALWAYS]
     rows: list[list[Text | str]] = [[styled((word, DIM)) for word in ("NODE", "STATE", *map(_title, names), "JOBS")]]
-    for node in found.nodes:
+    for node in view.nodes:
         cells = [_free(node, name) for name in names]
         rows.append([styled((node.name, STRONG)), _state(node), *cells, _holders(node, all_of_them=wide)])
-    return [*(each[:width] for each in columns(rows)), Text(), *_sums(found, names)]
+    return [*(column[:width] for column in columns(rows)), Text(), *_sums(view, names)]
 
 
 def _title(resource: str) -> str:
@@ -51,14 +51,14 @@ def _holders(node: NodeView, *, all_of_them: bool) -> str:
     return ", ".join([*shown, *more, *([f"{counted(others, 'other pod')}"] if others else [])]) or "-"
 
 
-def _sums(found: NodesView, names: Sequence[str]) -> list[Text]:
+def _sums(view: NodesView, names: Sequence[str]) -> list[Text]:
     """The free amounts in all, and the most on one node: a pod must fit on one node."""
     lines = []
-    open_nodes = [node for node in found.nodes if node.ready and node.schedulable]
+    open_nodes = [node for node in view.nodes if node.ready and node.schedulable]
     for name in names:
         free = [parse_quantity(node.free.get(name, "0"), name) for node in open_nodes]
         total, most = format_quantity(sum(free), name), format_quantity(max(free, default=0), name)
         lines.append(styled((f"{name}: ", STRONG), f"{total} free on ready nodes, at most {most} on one"))
-    if found.fragmented:
-        lines.append(Text(shorten(f"{counted(found.fragmented, 'node')} with a part of the GPUs free", 100)))
+    if view.fragmented:
+        lines.append(Text(shorten(f"{counted(view.fragmented, 'node')} with a part of the GPUs free", 100)))
     return lines

@@ -63,7 +63,7 @@ def _whose(board: Board) -> list[tuple[str, str]]:
 
 def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
     """Each node with the strokes before the name, and before further lines."""
-    found: list[tuple[str, str, BoardNode]] = []
+    rows: list[tuple[str, str, BoardNode]] = []
     open_at: dict[int, bool] = {}
     top = nodes[0].depth if nodes else 0
     for node in nodes:
@@ -74,8 +74,8 @@ def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str,
         under = (strokes.line if depth and not node.last else "   " if depth else "") + (
             strokes.line if not node.leaf else ""
         )
-        found.append((before + own, before + under, node))
-    return found
+        rows.append((before + own, before + under, node))
+    return rows
 
 
 def bar(amount: Amount, strokes: Strokes, width: int = BAR_WIDTH) -> Text:

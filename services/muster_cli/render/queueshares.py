@@ -13,18 +13,18 @@ from muster_cli.console import DIM, STRONG, columns, styled
 WIDTH = 110
 
 
-def share_lines(found: QueueShare) -> list[Text]:
+def share_lines(share: QueueShare) -> list[Text]:
     """The queue, one row for each resource, and below the explanation of each share."""
     lines = [
-        styled(("Queue ", DIM), (found.queue, STRONG), (f"  as of sequence {found.seq}, {moment(found.now)}", DIM))
+        styled(("Queue ", DIM), (share.queue, STRONG), (f"  as of sequence {share.seq}, {moment(share.now)}", DIM))
     ]
     titles = ("RESOURCE", "SHARE", "USES", "ASKS FOR", "QUOTA", "KEEPS")
     rows: list[list[Text | str]] = [[styled((title, DIM)) for title in titles]]
-    rows += [[each.resource, each.share, each.uses, each.asks or "-", each.quota, each.keeps] for each in found.rows]
+    rows += [[row.resource, row.share, row.uses, row.asks or "-", row.quota, row.keeps] for row in share.rows]
     lines += columns(rows, indent=2)
-    for each in found.rows:
-        of = f" of {each.parent}" if each.parent else ""
-        lines += [Text(f"  {line}") for line in textwrap.wrap(f"{each.resource}: {each.share}{of}: {each.why}.", WIDTH)]
-    if found.siblings:
-        lines += [Text(f"  {line}") for line in textwrap.wrap(f"Beside it: {', '.join(found.siblings)}.", WIDTH)]
+    for row in share.rows:
+        of = f" of {row.parent}" if row.parent else ""
+        lines += [Text(f"  {line}") for line in textwrap.wrap(f"{row.resource}: {row.share}{of}: {row.why}.", WIDTH)]
+    if share.siblings:
+        lines += [Text(f"  {line}") for line in textwrap.wrap(f"Beside it: {', '.join(share.siblings)}.", WIDTH)]
     return lines

@@ -52,32 +52,32 @@ def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expec
     return Expected(story, promise, Estimate(), why if standing.position else "it does not wait in a queue")
 
 
-def position_lines(found: Expected, width: int = 110) -> list[Text]:
+def position_lines(expected: Expected, width: int = 110) -> list[Text]:
     """One job: the place, and the promised start; else why no start is promised, and the estimate or why there is
     none.
     """
-    story, standing = found.story, found.story.standing
+    story, standing = expected.story, expected.story.standing
     place = (
         f"position {standing.position} of {standing.length} in {standing.queue}" if standing.position else standing.code
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
-    if not found.promise.why:
-        lines += _wrapped(f"{queuewords.promised_start(found.promise, story.now)}.", width)
-    elif found.promise.why != "not_waiting":
-        lines += _wrapped(f"No promise: {queuewords.no_promise(found.promise.why, standing.code)}.", width)
-    if found.promise.why and found.estimate.known:
-        lines += _wrapped(queuewords.estimate(found.estimate, standing.position, standing.queue), width)
-    elif found.promise.why and standing.position:
-        first, *rest = _wrapped(f"No estimate: {found.why}.", width)
+    if not expected.promise.why:
+        lines += _wrapped(f"{queuewords.promised_start(expected.promise, story.now)}.", width)
+    elif expected.promise.why != "not_waiting":
+        lines += _wrapped(f"No promise: {queuewords.no_promise(expected.promise.why, standing.code)}.", width)
+    if expected.promise.why and expected.estimate.known:
+        lines += _wrapped(queuewords.estimate(expected.estimate, standing.position, standing.queue), width)
+    elif expected.promise.why and standing.position:
+        first, *rest = _wrapped(f"No estimate: {expected.why}.", width)
         first.stylize(WARN, 0, len("  No estimate:"))
         lines += [first, *rest]
     text = standing.text if standing.text.endswith(".") else f"{standing.text}."
     return [*lines, *_wrapped(text, width)]
 
 
-def position_record(found: Expected) -> dict[str, Any]:
+def position_record(expected: Expected) -> dict[str, Any]:
     """For programs."""
-    story, standing, estimate = found.story, found.story.standing, found.estimate
+    story, standing, estimate = expected.story, expected.story.standing, expected.estimate
     return {
         "kind": story.ref.kind,
         "namespace": story.ref.namespace,
@@ -94,9 +94,9 @@ def position_record(found: Expected) -> dict[str, Any]:
             if estimate.known
             else None
         ),
-        "why_no_estimate": found.why,
-        "promise": promise_record(found.promise),
-        "why_no_promise": queuewords.no_promise(found.promise.why, standing.code),
+        "why_no_estimate": expected.why,
+        "promise": promise_record(expected.promise),
+        "why_no_promise": queuewords.no_promise(expected.promise.why, standing.code),
         "text": standing.text,
     }
 
@@ -111,20 +111,20 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
         lines += [Text(), styled((f"{counted(tale.length, 'job')} {'waits' if tale.length == 1 else 'wait'}", STRONG))]
         rows: list[list[Text | str]] = [
             [
-                f"{each.position}",
-                each.job,
-                f"priority {each.priority}",
-                f"for {span(each.waited)}",
-                *([each.reason] if width > NARROW else []),
+                f"{waiter.position}",
+                waiter.job,
+                f"priority {waiter.priority}",
+                f"for {span(waiter.waited)}",
+                *([waiter.reason] if width > NARROW else []),
             ]
-            for each in tale.waiting
+            for waiter in tale.waiting
         ]
         lines += columns(rows, indent=2)
         if tale.length > len(tale.waiting):
             lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
-        found = tale.next_start
-        text = f"no estimate for the next: {queuewords.no_estimate(found)}"
-        lines += _wrapped(f"next: {queuewords.estimate(found, 1, tale.queue)}" if found.known else text, width, DIM)
+        start = tale.next_start
+        text = f"no estimate for the next: {queuewords.no_estimate(start)}"
+        lines += _wrapped(f"next: {queuewords.estimate(start, 1, tale.queue)}" if start.known else text, width, DIM)
     if tale.entries:
         lines += [Text(), styled(("What happened", STRONG))]
     hidden = tale.left_out + max(0, len(tale.entries) - SHOWN)
@@ -165,16 +165,16 @@ def _numbers(tale: QueueTale) -> str:
 
 def tale_record(tale: QueueTale) -> dict[str, Any]:
     """For programs."""
-    found: dict[str, Any] = msgspec.to_builtins(tale)
-    found["entries"] = [
+    record: dict[str, Any] = msgspec.to_builtins(tale)
+    record["entries"] = [
         {
-            "at": instant(each.at),
-            "sequence": each.seq,
-            "index": each.item,
-            "job": each.ref.key if each.ref is not None else "",
-            "what": each.word,
-            "text": each.text,
+            "at": instant(entry.at),
+            "sequence": entry.seq,
+            "index": entry.item,
+            "job": entry.ref.key if entry.ref is not None else "",
+            "what": entry.word,
+            "text": entry.text,
         }
-        for each in tale.entries
+        for entry in tale.entries
     ]
-    return found
+    return record

@@ -14,55 +14,55 @@ from muster_cli.quotafiles import Linted
 SHOWN = 20
 
 
-def lint_lines(found: Linted) -> list[Text]:
+def lint_lines(linted: Linted) -> list[Text]:
     """Every broken rule with its path, every warning, and a last line with the verdict."""
-    lines = [styled(("broken   ", BAD), (each.path, STRONG), f": {each.detail}") for each in found.broken]
-    lines += [styled(("warning  ", WARN), (each.path, STRONG), f": {each.detail}") for each in found.warnings]
-    odd = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
-    if found.broken and found.queues:
-        one = len(found.broken) == 1
-        lost = f"{len(found.broken)} of its queues would be disabled with the queues below {'it' if one else 'them'}"
-        return [*lines, styled((f"{found.name}{odd}: {lost}, the others count", BAD))]
-    if found.broken:
-        said = f"{found.name} breaks {counted(len(found.broken), 'rule')}{odd}: it would be refused as a whole"
-        return [*lines, styled((said, BAD))]
-    nodes = len(found.tree.nodes) if found.tree is not None else 0
-    return [*lines, styled(("ok       ", GOOD), f"{found.name}: {counted(nodes, 'node')}{odd}")]
+    lines = [styled(("broken   ", BAD), (problem.path, STRONG), f": {problem.detail}") for problem in linted.broken]
+    lines += [styled(("warning  ", WARN), (warning.path, STRONG), f": {warning.detail}") for warning in linted.warnings]
+    odd = f", {counted(len(linted.warnings), 'warning')}" if linted.warnings else ""
+    if linted.broken and linted.queues:
+        one = len(linted.broken) == 1
+        lost = f"{len(linted.broken)} of its queues would be disabled with the queues below {'it' if one else 'them'}"
+        return [*lines, styled((f"{linted.name}{odd}: {lost}, the others count", BAD))]
+    if linted.broken:
+        text = f"{linted.name} breaks {counted(len(linted.broken), 'rule')}{odd}: it would be refused as a whole"
+        return [*lines, styled((text, BAD))]
+    nodes = len(linted.tree.nodes) if linted.tree is not None else 0
+    return [*lines, styled(("ok       ", GOOD), f"{linted.name}: {counted(nodes, 'node')}{odd}")]
 
 
-def diff_lines(found: TreeDifference) -> list[Text]:
+def diff_lines(difference: TreeDifference) -> list[Text]:
     """What changes in the tree, then the effect on running and waiting jobs."""
-    lines = [styled(("+ ", GOOD), path) for path in found.added]
-    lines += [styled(("- ", BAD), path) for path in found.removed]
+    lines = [styled(("+ ", GOOD), path) for path in difference.added]
+    lines += [styled(("- ", BAD), path) for path in difference.removed]
     rows: list[list[Text | str]] = [
-        [styled(("~ ", WARN), each.path or "(tree)"), each.what, f"{each.before} → {each.after}"]
-        for each in found.changed
+        [styled(("~ ", WARN), change.path or "(tree)"), change.what, f"{change.before} → {change.after}"]
+        for change in difference.changed
     ]
     lines += columns(rows)
     if not lines:
         lines = [Text("The tree is the same as the one in force.")]
     lines += [
         styled(("= ", DIM), f"(tree)  annotation muster.dev/{name} is not in the file; `kubectl apply` keeps it")
-        for name in found.kept
+        for name in difference.kept
     ]
-    lines += [Text(), styled((f"As of sequence {found.seq}:", DIM))]
+    lines += [Text(), styled((f"As of sequence {difference.seq}:", DIM))]
     effects = [
-        styled(("over its max  ", BAD), f"{each.path}: {each.used} {each.resource} in use, max {each.limit}")
-        for each in found.over[:SHOWN]
+        styled(("over its max  ", BAD), f"{excess.path}: {excess.used} {excess.resource} in use, max {excess.limit}")
+        for excess in difference.over[:SHOWN]
     ]
-    effects += _more(len(found.over))
-    effects += _affected("fits now", GOOD, found.fits)
-    effects += _affected("fits no longer", BAD, found.refused)
-    effects += _affected("can never fit", BAD, found.hopeless)
-    effects += _affected("leaves its queue", BAD, found.unqueued)
-    effects += _affected("runs, unclaimed", WARN, found.unclaimed)
+    effects += _more(len(difference.over))
+    effects += _affected("fits now", GOOD, difference.fits)
+    effects += _affected("fits no longer", BAD, difference.refused)
+    effects += _affected("can never fit", BAD, difference.hopeless)
+    effects += _affected("leaves its queue", BAD, difference.unqueued)
+    effects += _affected("runs, unclaimed", WARN, difference.unclaimed)
     return lines + (effects or [Text("no queue would be over its max, and nothing changes for the waiting jobs")])
 
 
 def _affected(word: str, colour: str, jobs: Sequence[Affected]) -> list[Text]:
     shown = [
-        styled((f"{word}  ", colour), each.job, f" in {each.queue}", f": {each.why}" if each.why else "")
-        for each in jobs[:SHOWN]
+        styled((f"{word}  ", colour), job.job, f" in {job.queue}", f": {job.why}" if job.why else "")
+        for job in jobs[:SHOWN]
     ]
     return shown + _more(len(jobs))
 

@@ -74,7 +74,7 @@ def _table(first: str, named: Sequence[tuple[str, Result]], note: str) -> list[T
         first, "DONE", "JCT MEAN", "X", "DELAY MEAN", "P95", "MAX", "SLOWDOWN", "GOODPUT", "JAIN", "MIN", "EVICTED",
         "OF ONE", "LOST GPU-H",
     )  # fmt: skip
-    base = next((each.metrics.jct_mean_s for each in results if each.policy == BASELINE), None)
+    base = next((result.metrics.jct_mean_s for result in results if result.policy == BASELINE), None)
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
     for name, result in named:
         metrics = result.metrics
@@ -118,17 +118,17 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) -> list[Text]:
+def contrast_lines(contrast: Contrast, jobs: int, left_out: int, endless: int = 0) -> list[Text]:
     """The effects of a change: the counts, the queues, and the jobs with the largest effect.
 
     ``endless``: how many jobs have no end in the log.
     """
     parts = [
-        f"{len(found.earlier)} earlier",
-        f"{len(found.later)} later",
-        f"{len(found.gained)} only with the change",
-        f"{len(found.lost)} no longer at all",
-        f"{found.same} as before",
+        f"{len(contrast.earlier)} earlier",
+        f"{len(contrast.later)} later",
+        f"{len(contrast.gained)} only with the change",
+        f"{len(contrast.lost)} no longer at all",
+        f"{contrast.same} as before",
     ]
     lines = [styled((f"Of {counted(jobs, 'job')} would start: ", STRONG), ", ".join(parts))]
     if left_out:
@@ -145,20 +145,20 @@ def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) 
         lines.append(styled((told, WARN)))
     head = ("QUEUE", "JOBS", "MEAN WAIT", "", "NEVER", "", "EVICTED", "")
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
-    rows += [_queue_row(row) for row in found.queues]
+    rows += [_queue_row(row) for row in contrast.queues]
     lines += columns(rows)
-    for name, shifts in (("Earlier", found.earlier), ("Later", found.later)):
+    for name, shifts in (("Earlier", contrast.earlier), ("Later", contrast.later)):
         lines += _shifts(name, shifts, "{job} by {by}")
-    lines += _shifts("Only with the change", found.gained, "{job}")
-    lines += _shifts("No longer at all", found.lost, "{job}")
-    if found.evicted:
+    lines += _shifts("Only with the change", contrast.gained, "{job}")
+    lines += _shifts("No longer at all", contrast.lost, "{job}")
+    if contrast.evicted:
         lines.append(styled(("Evicted more or less often:", STRONG)))
         lines += [
-            Text(f"  {each.job}  {counted(each.after, 'time')} instead of {each.before}")
-            for each in found.evicted[:SHOWN]
+            Text(f"  {shift.job}  {counted(shift.after, 'time')} instead of {shift.before}")
+            for shift in contrast.evicted[:SHOWN]
         ]
-        if len(found.evicted) > SHOWN:
-            lines.append(Text(f"  and {len(found.evicted) - SHOWN} more"))
+        if len(contrast.evicted) > SHOWN:
+            lines.append(Text(f"  and {len(contrast.evicted) - SHOWN} more"))
     return lines
 
 
@@ -179,7 +179,9 @@ def _shifts(name: str, shifts: Sequence[Shift], form: str) -> list[Text]:
     if not shifts:
         return []
     lines = [styled((f"{name}:", STRONG))]
-    lines += [Text("  " + form.format(job=each.job, by=span(abs(each.after - each.before)))) for each in shifts[:SHOWN]]
+    lines += [
+        Text("  " + form.format(job=shift.job, by=span(abs(shift.after - shift.before)))) for shift in shifts[:SHOWN]
+    ]
     if len(shifts) > SHOWN:
         lines.append(styled((f"  and {len(shifts) - SHOWN} more", DIM)))
     return lines

@@ -25,28 +25,28 @@ LINE_WIDTH = 110
 
 def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list[Text]:
     """A whole state without empty fields. ``names``: only the fields about these names."""
-    found = plain(state)
+    fields = plain(state)
     if names:
-        found = about(found, names) or {}
+        fields = about(fields, names) or {}
     head = styled((name, STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC", DIM))
-    return [head, *(Text(f"  {line}") for line in _tree(found))]
+    return [head, *(Text(f"  {line}") for line in _tree(fields))]
 
 
 def _tree(value: Any) -> list[str]:
     """Nested values, indented; a value that fits in a line is one line."""
     lines = []
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, found in items:
+    for key, entry in items:
         # Keys without values are a set that keeps its order.
-        each = list(found) if isinstance(found, dict) and all(one is None for one in found.values()) else found
-        if each in ({}, [], "", None, False):
+        shown = list(entry) if isinstance(entry, dict) and all(one is None for one in entry.values()) else entry
+        if shown in ({}, [], "", None, False):
             continue
         label = f"{key}:" if isinstance(value, dict) else "-"
-        short = json.dumps(each, ensure_ascii=False, separators=(", ", ": ")) if not isinstance(each, str) else each
-        if not isinstance(each, dict | list) or len(short) + len(label) < LINE_WIDTH:
+        short = json.dumps(shown, ensure_ascii=False, separators=(", ", ": ")) if not isinstance(shown, str) else shown
+        if not isinstance(shown, dict | list) or len(short) + len(label) < LINE_WIDTH:
             lines.append(f"{label} {short}")
         else:
-            lines += [label, *(f"  {line}" for line in _tree(each))]
+            lines += [label, *(f"  {line}" for line in _tree(shown))]
     return lines
 
 
@@ -107,8 +107,8 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
         lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
         lines.append(styled(("State", STRONG), " after both, where it differs"))
         lines += state_difference_lines(step.differs, "recorded", "decided")
-    lines += [styled((f"{each.invariant}  {each.detail}", BAD)) for each in step.violations]
-    heard = [(each.seq, each.commit, index) for each in step.folded for index in range(len(each.commit.events))]
+    lines += [styled((f"{violation.invariant}  {violation.detail}", BAD)) for violation in step.violations]
+    heard = [(stored.seq, stored.commit, index) for stored in step.folded for index in range(len(stored.commit.events))]
     lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
     for seq, commit, index in heard[-SHOWN:]:
         told = events.tell_of(commit, index)
@@ -138,7 +138,7 @@ def _where(recorded: Sequence[Any], decided: Sequence[Any]) -> str:
         one = msgspec.json.encode(recorded[index]).decode() if index < len(recorded) else ""
         other = msgspec.json.encode(decided[index]).decode() if index < len(decided) else ""
         if one != other:
-            return f"event {index + 1}" + (f": {found}" if (found := where_differs(one, other)) else "")
+            return f"event {index + 1}" + (f": {difference}" if (difference := where_differs(one, other)) else "")
     return "nothing"
 
 
@@ -146,11 +146,11 @@ def named(step: Step) -> tuple[str, ...]:
     """Uids and queues that the decisions of a step are about."""
     names: dict[str, None] = {}
     for event in [*(step.recorded or []), *step.decided]:
-        for each in (event, *getattr(event, "candidates", ()), *getattr(event, "victims", ())):
-            ref = getattr(each, "ref", None)
+        for part in (event, *getattr(event, "candidates", ()), *getattr(event, "victims", ())):
+            ref = getattr(part, "ref", None)
             if ref is not None:
                 names[ref.uid] = None
-            queue = getattr(each, "queue", "")
+            queue = getattr(part, "queue", "")
             if queue:
                 names[queue] = None
     return tuple(names)
@@ -164,7 +164,9 @@ def step_record(step: Step) -> dict[str, Any]:
         "in_seq": step.in_seq,
         "at": instant(step.at),
         "ruleset": step.ruleset,
-        "folded": [{"sequence": each.seq, "events": msgspec.to_builtins(each.commit.events)} for each in step.folded],
+        "folded": [
+            {"sequence": stored.seq, "events": msgspec.to_builtins(stored.commit.events)} for stored in step.folded
+        ],
         "changed": msgspec.to_builtins(step.changed),
         "state": plain(step.state),
         "recorded": None if step.recorded is None else msgspec.to_builtins(step.recorded),

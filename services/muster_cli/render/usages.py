@@ -30,31 +30,31 @@ class UsageTable(Struct, frozen=True):
     def resources(self) -> list[str]:
         if self.resource:
             return [self.resource]
-        spoken = {name for each in self.sums.values() for name in (*each.used, *each.waited)}
+        spoken = {name for sums in self.sums.values() for name in (*sums.used, *sums.waited)}
         return sorted(name for name in spoken if is_device(name)) or ["cpu"]
 
     def rows(self) -> list[tuple[str, str, tuple[int, int, int], int]]:
         """(queue or owner, resource, hours in thousandths used, lost and waited for, runs), the most used first."""
-        found = []
+        entries = []
         for name in self.resources:
             for key, sums in self.sums.items():
-                hours = tuple(_hours(each.get(name, 0), name) for each in (sums.used, sums.lost, sums.waited))
+                hours = tuple(_hours(amounts.get(name, 0), name) for amounts in (sums.used, sums.lost, sums.waited))
                 if any(hours):
-                    found.append((key, name, (hours[0], hours[1], hours[2]), sums.runs))
-        return sorted(found, key=lambda row: (row[1], -row[2][0], row[0]))
+                    entries.append((key, name, (hours[0], hours[1], hours[2]), sums.runs))
+        return sorted(entries, key=lambda row: (row[1], -row[2][0], row[0]))
 
 
 def usage_lines(table: UsageTable) -> list[Text]:
     """A line for each queue or owner and resource, the sums, and the time of the table."""
-    found = table.rows()
+    lines = table.rows()
     about = f"From {moment(table.begin)} to {moment(table.end)} UTC"
-    if not found:
+    if not lines:
         return [Text(f"{about} nothing was used or waited for ({', '.join(table.resources)}).")]
     titles = (table.by.upper(), "RESOURCE", "USED H", "LOST H", "LOST %", "WAITED H", "RUNS")
     rows: list[list[Text | str]] = [[styled((word, DIM)) for word in titles]]
-    rows += [_line(key or "-", name, hours, runs) for key, name, hours, runs in found]
+    rows += [_line(key or "-", name, hours, runs) for key, name, hours, runs in lines]
     for name in table.resources:
-        mine = [row for row in found if row[1] == name]
+        mine = [row for row in lines if row[1] == name]
         if len(mine) > 1:
             used, lost, waited = (sum(row[2][at] for row in mine) for at in range(3))
             rows.append(_line("all", name, (used, lost, waited), sum(row[3] for row in mine)))

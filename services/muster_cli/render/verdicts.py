@@ -39,21 +39,24 @@ def replay_lines(report: ReplayReport) -> list[Text]:
     return [*lines, styled((verdict, BAD if divergent or report.violations else GOOD))]
 
 
-def divergence_lines(found: Divergence) -> list[Text]:
+def divergence_lines(divergence: Divergence) -> list[Text]:
     """One decision that is not made again: the place, and both versions."""
-    recorded, decided = found.first_difference()
+    recorded, decided = divergence.first_difference()
     lines = [
-        styled(("First divergence: ", BAD), f"stage {found.stage}, commit {found.seq}, decided after {found.in_seq}")
+        styled(
+            ("First divergence: ", BAD),
+            f"stage {divergence.stage}, commit {divergence.seq}, decided after {divergence.in_seq}",
+        )
     ]
-    if not found.recorded:
+    if not divergence.recorded:
         lines.append(Text("  the log has no decision there, and this build makes one"))
-    elif not found.decided:
+    elif not divergence.decided:
         lines.append(Text("  the log has a decision there, and this build makes none"))
     else:
         lines.append(
             Text(
-                f"  the log has {counted(len(found.recorded), 'event')}, this build decides {len(found.decided)}; "
-                "the first that differ:"
+                f"  the log has {counted(len(divergence.recorded), 'event')}, "
+                f"this build decides {len(divergence.decided)}; the first that differ:"
             )
         )
     lines.append(styled(("  recorded  ", DIM), shorten(recorded, EVENT_WIDTH) or "(nothing)"))
@@ -61,10 +64,10 @@ def divergence_lines(found: Divergence) -> list[Text]:
     where = where_differs(recorded, decided)
     if where:
         lines.append(styled(("  differs in  ", DIM), where))
-    if found.state:
+    if divergence.state:
         lines.append(Text("  the state after both differs in:"))
-    lines += state_difference_lines(found.state, "recorded", "decided")
-    lines.append(styled((f"  step into it: muster debug {found.stage} --at {found.seq}", DIM)))
+    lines += state_difference_lines(divergence.state, "recorded", "decided")
+    lines.append(styled((f"  step into it: muster debug {divergence.stage} --at {divergence.seq}", DIM)))
     return lines
 
 
@@ -81,12 +84,12 @@ def replay_record(report: ReplayReport) -> dict[str, Any]:
     }
 
 
-def difference_lines(found: FirstDifference | None, same: int, names: tuple[str, str]) -> list[Text]:
+def difference_lines(difference: FirstDifference | None, same: int, names: tuple[str, str]) -> list[Text]:
     """The first decision two logs do not share, or that there is none."""
-    if found is None:
+    if difference is None:
         return [styled((f"{counted(same, 'decision')}, no difference", GOOD))]
     lines = [Text(f"{counted(same, 'decision')} are the same; then they differ:")]
-    sides = (found.one, found.other)
+    sides = (difference.one, difference.other)
     for name, side in zip(names, sides, strict=True):
         lines.append(styled((f"  {name}", STRONG)))
         if side is None:
@@ -94,8 +97,8 @@ def difference_lines(found: FirstDifference | None, same: int, names: tuple[str,
             continue
         lines.append(styled((f"    {moment(side.at)}, stage {side.stage}, after commit {side.after}:", DIM)))
         lines.append(Text("    " + shorten(msgspec.json.encode(side.event).decode(), EVENT_WIDTH)))
-    if found.one is not None and found.other is not None:
-        one, other = found.one.event, found.other.event
+    if difference.one is not None and difference.other is not None:
+        one, other = difference.one.event, difference.other.event
         where = different_fields(one, other) or "the stage that decides"
         if one["type"] != other["type"]:
             where = f"what is decided: {one['type']}, or {other['type']}"
@@ -103,12 +106,15 @@ def difference_lines(found: FirstDifference | None, same: int, names: tuple[str,
     return lines
 
 
-def violation_lines(violations: Sequence[Violation], what: str) -> list[Text]:
+def violation_lines(violations: Sequence[Violation], heading: str) -> list[Text]:
     """Broken invariants, one line each."""
     if not violations:
         return []
-    lines = [styled((f"{counted(len(violations), 'violation')}: {what}", BAD))]
-    lines += [Text(f"  {each.invariant}  {shorten(each.detail, 400)}") for each in violations[:VIOLATIONS_SHOWN]]
+    lines = [styled((f"{counted(len(violations), 'violation')}: {heading}", BAD))]
+    lines += [
+        Text(f"  {violation.invariant}  {shorten(violation.detail, 400)}")
+        for violation in violations[:VIOLATIONS_SHOWN]
+    ]
     if len(violations) > VIOLATIONS_SHOWN:
         lines.append(Text(f"  and {len(violations) - VIOLATIONS_SHOWN} more"))
     return lines
@@ -142,5 +148,5 @@ def audit_record(auditor: Auditor, violations: Sequence[Violation]) -> dict[str,
             for name, statement in CHECKED.items()
         },
         "unchecked": UNCHECKED,
-        "violations": [{"invariant": each.invariant, "detail": each.detail} for each in violations],
+        "violations": [{"invariant": violation.invariant, "detail": violation.detail} for violation in violations],
     }

@@ -28,7 +28,7 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
     lines += _waits(story, max(width, 60))
     lines += _holders(standing)
     lines.append(Text())
-    shown = [each for each in story.happenings if every or each.entry.weight != "detail"]
+    shown = [happening for happening in story.happenings if every or happening.entry.weight != "detail"]
     lines += happening_lines(shown, width, story.happenings[0].entry.at if story.happenings else 0)
     hidden = len(story.happenings) - len(shown)
     if hidden:
@@ -77,21 +77,21 @@ def happening_lines(shown: list[StoryEntry], width: int, begin: int = 0) -> list
     """The happenings, one line or more for each; ``begin``: the origin of times, by default the first happening."""
     lines: list[Text] = []
     day = ""
-    for each in shown:
-        at = moment(each.entry.at)
+    for happening in shown:
+        at = moment(happening.entry.at)
         if at[:10] != day:
             day = at[:10]
             lines.append(styled((f"  — {day} (UTC) —", DIM)))
-        lines += _happening(each, at[11:], begin or shown[0].entry.at, width)
+        lines += _happening(happening, at[11:], begin or shown[0].entry.at, width)
     return lines
 
 
-def _happening(each: StoryEntry, time: str, begin: int, width: int) -> list[Text]:
-    entry = each.entry
+def _happening(happening: StoryEntry, time: str, begin: int, width: int) -> list[Text]:
+    entry = happening.entry
     since = f"+{span(entry.at - begin)}"
     text = entry.text
-    if each.times > 1:
-        text += f" ({each.times} times, last at {moment(each.last_at)[11:]})"
+    if happening.times > 1:
+        text += f" ({happening.times} times, last at {moment(happening.last_at)[11:]})"
     head = f"  {time}  {since:>14}  {entry.word.ljust(WORD_WIDTH)}"
     wrapped = textwrap.wrap(text, max(width - len(head), 40)) or [""]
     first = styled(
@@ -112,15 +112,15 @@ def record(story: JobStory) -> dict[str, Any]:
     standing = msgspec.to_builtins(story.standing)
     happenings = [
         {
-            "at": instant(each.entry.at),
-            "sequence": each.entry.seq,
-            "index": each.entry.item,
-            "what": each.entry.word,
-            "text": each.entry.text,
-            "weight": each.entry.weight,
-            **({"times": each.times, "last_at": instant(each.last_at)} if each.times > 1 else {}),
+            "at": instant(happening.entry.at),
+            "sequence": happening.entry.seq,
+            "index": happening.entry.item,
+            "what": happening.entry.word,
+            "text": happening.entry.text,
+            "weight": happening.entry.weight,
+            **({"times": happening.times, "last_at": instant(happening.last_at)} if happening.times > 1 else {}),
         }
-        for each in story.happenings
+        for happening in story.happenings
     ]
     return {
         "kind": story.ref.kind,
@@ -136,10 +136,10 @@ def record(story: JobStory) -> dict[str, Any]:
         "pauses": story.pauses,
         "waits": [
             {
-                "text": each.text,
-                "pieces": [{"text": piece, "groups": groups} for piece, groups in each.pieces],
+                "text": wait.text,
+                "pieces": [{"text": piece, "groups": groups} for piece, groups in wait.pieces],
             }
-            for each in story.waits
+            for wait in story.waits
         ],
         "events": happenings,
     }

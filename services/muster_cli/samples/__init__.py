@@ -29,5 +29,5 @@ def manifests(name: str) -> list[dict[str, Any]]:
 
 def manifest(name: str) -> dict[str, Any]:
     """A sample of one object."""
-    (found,) = manifests(name)
-    return found
+    (parsed,) = manifests(name)
+    return parsed

@@ -67,5 +67,5 @@ async def deciding(
                 lambda: not [*process.not_started(), *process.not_ready()], 60.0, every_s=0.2, what="Muster to be ready"
             )
             yield Deciding(nats_url, cell, process)
-    await proof.prove(await proof.commits_of(nats_url, cell), folder)
+    await proof.prove(await proof.commits_of(nats_url, cell, whole=True), folder)
     await forget(nats_url, cell)

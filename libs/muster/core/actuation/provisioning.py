@@ -193,12 +193,12 @@ def _selector(selector: tuple[Requirement, ...]) -> Body:
     return {"matchExpressions": _expressions(selector)} if selector else {}
 
 
-def _expressions(found: tuple[Requirement, ...]) -> list[Body]:
+def _expressions(requirements: tuple[Requirement, ...]) -> list[Body]:
     return [
         {
             "key": requirement.key,
             "operator": requirement.operator,
             **({"values": list(requirement.values)} if requirement.values else {}),
         }
-        for requirement in found
+        for requirement in requirements
     ]

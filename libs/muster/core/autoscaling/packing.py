@@ -80,9 +80,9 @@ class _Waiting:
             self.least.append(both if place else dict(asked))
         self.least.reverse()
 
-    def covers(self, found: _Try) -> bool:
+    def covers(self, attempt: _Try) -> bool:
         """Whether a host would take the same again: a shape without room then has no room now."""
-        return all(self.counts[index] >= taken for index, taken in found.taken.items())
+        return all(self.counts[index] >= taken for index, taken in attempt.taken.items())
 
 
 class _Try(Struct):
@@ -273,9 +273,15 @@ def _repeats(tries: list[_Try], counts: list[int]) -> int:
     return min((counts[index] - most[index]) // taken + 1 for index, taken in tries[0].taken.items())
 
 
-def _filled(found: _Try, count: int) -> Host:
+def _filled(attempt: _Try, count: int) -> Host:
     return structs.replace(
-        found.host, free=dict(found.free), count=count, kinds=found.kinds, chosen=found.chosen, taken=True, launch=None
+        attempt.host,
+        free=dict(attempt.free),
+        count=count,
+        kinds=attempt.kinds,
+        chosen=attempt.chosen,
+        taken=True,
+        launch=None,
     )
 
 

@@ -40,9 +40,9 @@ class Seat(Generic[S]):
         """
         return self._folder.fold(self.state, stored)
 
-    def hear(self, found: Stored) -> None:
+    def hear(self, stored: Stored) -> None:
         """Fold a counted commit: another reader judged the commit, and the docket of the state includes the commit."""
-        self._folder.hear(self.state, found)
+        self._folder.hear(self.state, stored)
 
     def hears(self, kinds: Collection[type[Event]]) -> bool:
         """Whether a commit with such events changes more in the stage than sequence and time."""

@@ -59,8 +59,8 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
     gang = state.gangs[workload.ref.uid] = admitterstate.gang_of(workload)
     queued = queued_as(state.queued, workload.ref.uid)
     gang.placement, queued.rounds, queued.rests_until = queued.placement, 0, 0
-    for each in (*workload.pod_sets, *workload.auxiliary):
-        state.ledger.learn(each.rules)
+    for pods in (*workload.pod_sets, *workload.auxiliary):
+        state.ledger.learn(pods.rules)
     state.ledger.learn(PodRules(topology=workload.topology))
     placelines.observed(state, workload.ref.uid)
 
@@ -152,8 +152,8 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
         if event.placements:
             state.whole[event.ref.uid] = None
         admitterstate.hold(state, event, Cause(at.seq, at.item))
-        for each in event.pod_sets:
-            state.ledger.mix.learn(each.request, each.rules, each.count)
+        for pods in event.pod_sets:
+            state.ledger.mix.learn(pods.request, pods.rules, pods.count)
 
 
 def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
@@ -168,7 +168,7 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     reservation = _reservation(state, event)
     if reservation is not None:
         reservation.deferred = True
-        reservation.in_vain = any(each.why == "in_vain" for each in event.refusals)
+        reservation.in_vain = any(refusal.why == "in_vain" for refusal in event.refusals)
         nodeclaims.in_vain(state, event.ref.uid, at.at)
 
 
@@ -177,5 +177,5 @@ def given_back(state: AdmitterState, _at: Position, event: PlacesReleased) -> No
 
 
 def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes | GangDeferred) -> Reservation | None:
-    found = state.reservations.get(event.ref.uid)
-    return found if found is not None and found.attempt == event.attempt else None
+    reservation = state.reservations.get(event.ref.uid)
+    return reservation if reservation is not None and reservation.attempt == event.attempt else None

@@ -259,29 +259,29 @@ def gang_of(workload: Workload) -> Gang:
 def hold(state: AdmitterState, event: GangAdmitted, cause: Cause) -> None:
     """Hold the places of an admission for its pods."""
     drop_hold(state, event.ref.uid)
-    found = Hold(event.ref, event.attempt, event.held_until, cause)
-    hold_places(state, found, event.pod_sets, event.placements)
+    held = Hold(event.ref, event.attempt, event.held_until, cause)
+    hold_places(state, held, event.pod_sets, event.placements)
 
 
-def hold_places(state: AdmitterState, found: Hold, pod_sets: Iterable[PodSet], placements: Iterable[Placement]) -> None:
+def hold_places(state: AdmitterState, hold: Hold, pod_sets: Iterable[PodSet], placements: Iterable[Placement]) -> None:
     """Hold these places as well for pods of an admitted workload."""
-    uid, sets = found.ref.uid, {pods.name: pods for pods in pod_sets}
+    uid, sets = hold.ref.uid, {pods.name: pods for pods in pod_sets}
     for place in placements:
         pods = sets[place.pod_set]
         request = pods.request if pods.takes is None else pods.takes
-        key = f"{uid}/{found.held}"  # see holder_of
-        found.held += 1
-        found.places[key] = place.pod_set
+        key = f"{uid}/{hold.held}"  # see holder_of
+        hold.held += 1
+        hold.places[key] = place.pod_set
         devices = list(place.devices)
         groups = list(place.groups)
         occupant = Occupant(
-            place.node, found.ref.namespace, request, place.count, pods.rules, devices, passing=True, groups=groups
+            place.node, hold.ref.namespace, request, place.count, pods.rules, devices, passing=True, groups=groups
         )
         state.ledger.settle(key, occupant)
-    if found.places:
-        state.holds[uid] = found
-        state.ends.put(uid, found.until)
-        state.named[found.ref.key] = uid
+    if hold.places:
+        state.holds[uid] = hold
+        state.ends.put(uid, hold.until)
+        state.named[hold.ref.key] = uid
 
 
 def holder_of(state: AdmitterState, key: str) -> str:
@@ -292,47 +292,47 @@ def holder_of(state: AdmitterState, key: str) -> str:
 
 def drop_hold(state: AdmitterState, uid: str) -> None:
     """Release everything still held for a workload."""
-    found = state.holds.pop(uid, None)
-    if found is None:
+    hold = state.holds.pop(uid, None)
+    if hold is None:
         return
     state.ends.put(uid, 0)
-    for key in found.places:
+    for key in hold.places:
         state.ledger.evict(key)
-    if state.named.get(found.ref.key) == uid:
-        del state.named[found.ref.key]
+    if state.named.get(hold.ref.key) == uid:
+        del state.named[hold.ref.key]
 
 
-def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
+def due_places(state: AdmitterState, hold: Hold) -> Iterator[tuple[str, bool]]:
     """(key of a held place to release, whether the node is gone)."""
-    for key in found.places:
+    for key in hold.places:
         node = state.ledger.nodes[state.ledger.occupants[key].node]
-        if found.until <= state.now or not node.uid:
+        if hold.until <= state.now or not node.uid:
             yield key, not node.uid
 
 
 def give_back(state: AdmitterState, event: PlacesReleased) -> None:
     """Release places of a hold: as many of each set and node as decided, if still held."""
-    found = state.holds.get(event.ref.uid)
-    if found is None or found.attempt != event.attempt:
+    hold = state.holds.get(event.ref.uid)
+    if hold is None or hold.attempt != event.attempt:
         return
     for place in event.placements:
         for _ in range(place.count):
-            key = next((key for key, name in found.places.items() if _is(state, key, name, place)), None)
+            key = next((key for key, name in hold.places.items() if _is(state, key, name, place)), None)
             if key is not None:
-                _take(state, found, key)
+                _take(state, hold, key)
 
 
 def _is(state: AdmitterState, key: str, name: str, place: Placement) -> bool:
     return name == place.pod_set and state.ledger.occupants[key].node == place.node
 
 
-def _take(state: AdmitterState, found: Hold, key: str) -> None:
+def _take(state: AdmitterState, hold: Hold, key: str) -> None:
     """A place held under a key is held no more."""
     state.ledger.thin(key)
     if key not in state.ledger.occupants:
-        del found.places[key]
-        if not found.places:
-            drop_hold(state, found.ref.uid)
+        del hold.places[key]
+        if not hold.places:
+            drop_hold(state, hold.ref.uid)
 
 
 # --- pods -------------------------------------------------------------------------------------------------------
@@ -388,13 +388,13 @@ def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:
 
 def arrived(state: AdmitterState, pod: PodState) -> None:
     """A pod of a gang has come: release a place held for its set, on the pod's node if possible."""
-    found, name = hold_of(state, pod) if state.holds else (None, "")
-    if found is None:
+    hold, name = hold_of(state, pod) if state.holds else (None, "")
+    if hold is None:
         return
-    keys = [key for key, each in found.places.items() if each == name]
+    keys = [key for key, pod_set in hold.places.items() if pod_set == name]
     if keys:
         here = [key for key in keys if state.ledger.occupants[key].node == pod.node]
-        _take(state, found, (here or keys)[0])
+        _take(state, hold, (here or keys)[0])
 
 
 def member_of(pod: PodState) -> str:

@@ -65,17 +65,17 @@ class _NativeGroup(Struct, frozen=True):
 
 def read_native_group(raw: bytes) -> PodGroup:
     """A PodGroup of Kubernetes. Raises UnreadableError naming the field."""
-    found: _NativeGroup = decode(raw, _NativeGroup)
-    policy = (found.spec or _Spec()).scheduling_policy or _Policy()
+    group: _NativeGroup = decode(raw, _NativeGroup)
+    policy = (group.spec or _Spec()).scheduling_policy or _Policy()
     return PodGroup(
-        ref=found.metadata.ref(NATIVE),
-        rv=found.metadata.rv,
-        created=found.metadata.created,
+        ref=group.metadata.ref(NATIVE),
+        rv=group.metadata.rv,
+        created=group.metadata.created,
         minimum=(policy.gang.min_count or 0) if policy.gang is not None else 0,
         alone=policy.gang is None,
-        owner_uid=found.metadata.controller.uid[:128],
-        attempt=_attempt(found.metadata.annotations.get(ATTEMPT, "")),
-        verdict=_verdict((found.status or _Status()).conditions or ()),
+        owner_uid=group.metadata.controller.uid[:128],
+        attempt=_attempt(group.metadata.annotations.get(ATTEMPT, "")),
+        verdict=_verdict((group.status or _Status()).conditions or ()),
     )
 
 
@@ -85,11 +85,11 @@ def _attempt(text: str) -> int:
 
 def _verdict(conditions: tuple[_Said, ...]) -> Verdict | None:
     """The verdict in the condition; None before the first try of kube-scheduler."""
-    for each in conditions:
-        if each.type in CONDITIONS and each.status in ("True", "False"):
-            message = shorten(clean(each.message), MAX_MESSAGE)
-            since = parse_time(each.last_transition_time)
-            return Verdict(each.status == "True", shorten(clean(each.reason), 64), message, since)
+    for condition in conditions:
+        if condition.type in CONDITIONS and condition.status in ("True", "False"):
+            message = shorten(clean(condition.message), MAX_MESSAGE)
+            since = parse_time(condition.last_transition_time)
+            return Verdict(condition.status == "True", shorten(clean(condition.reason), 64), message, since)
     return None
 
 
@@ -167,29 +167,29 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
     """A PodGroup object. ``kind`` separates the PodGroups of the two API groups. Raises UnreadableError naming the
     field.
     """
-    found: _PodGroup = decode(raw, _PodGroup)
-    spec = found.spec or _PodGroupSpec()
+    group: _PodGroup = decode(raw, _PodGroup)
+    spec = group.spec or _PodGroupSpec()
     return PodGroup(
-        ref=found.metadata.ref(kind),
-        rv=found.metadata.rv,
-        created=found.metadata.created,
+        ref=group.metadata.ref(kind),
+        rv=group.metadata.rv,
+        created=group.metadata.created,
         minimum=spec.min_member or 0,
         timeout_s=spec.schedule_timeout_seconds or 0,
-        annotations={key: found.metadata.annotations[key] for key in KEPT if key in found.metadata.annotations},
-        made=MADE_FOR in found.metadata.annotations,
-        shown=found.metadata.annotations.get(SHOWN, "")[:64],
+        annotations={key: group.metadata.annotations[key] for key in KEPT if key in group.metadata.annotations},
+        made=MADE_FOR in group.metadata.annotations,
+        shown=group.metadata.annotations.get(SHOWN, "")[:64],
     )
 
 
-def counting(found: Iterable[PodGroup], *, native: bool = False) -> PodGroup | None:
+def counting(groups: Iterable[PodGroup], *, native: bool = False) -> PodGroup | None:
     """The valid PodGroup among the PodGroups of a name; None without a PodGroup.
 
     ``native``: for pods with ``spec.schedulingGroup``, only a PodGroup of Kubernetes is valid. Otherwise each other API
     group may have a PodGroup: the group in the documents of ACK (``scheduling.sigs.k8s.io``) comes first. Two PodGroups
     of an API group are the old and the new object of the name, seen in the wrong order: the older is valid until gone.
     """
-    those = (each for each in found if each.native == native)
-    return min(those, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
+    those = (group for group in groups if group.native == native)
+    return min(those, key=lambda group: (group.ref.kind, group.created, group.ref.uid), default=None)
 
 
 def name_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, str, Way] | None:
@@ -298,12 +298,12 @@ def _group(
     for texts in sources:
         for key in GROUPS:
             if texts.get(key):
-                found, wrong = _gangs(texts[key], key)
-                if wrong is None and found and gang not in found:
+                gangs, wrong = _gangs(texts[key], key)
+                if wrong is None and gangs and gang not in gangs:
                     wrong = problem(key, "gangs_without_itself", gang=gang)
                 if wrong is not None:
                     complaints.append(problem("", "gang_starts_alone", wrong, gang=gang))
-                return (gang,) if wrong is not None or not found else found
+                return (gang,) if wrong is not None or not gangs else gangs
     return (gang,)
 
 
@@ -315,10 +315,10 @@ def _gangs(text: str, key: str) -> tuple[tuple[str, ...], FieldProblem | None]:
         return (), problem(key, "gangs_no_list", value=shorten(text, 64))
     if len(listed) > MAX_GANGS:
         return (), problem(key, "many_gangs", count=len(listed), most=MAX_GANGS)
-    for each in listed:
-        namespace, _, name = each.partition("/")
+    for listed_gang in listed:
+        namespace, _, name = listed_gang.partition("/")
         if not is_namespace(namespace) or not is_name(name):
-            return (), problem(key, "not_a_gang", value=shorten(each, 64))
+            return (), problem(key, "not_a_gang", value=shorten(listed_gang, 64))
     return tuple(sorted(dict.fromkeys(listed))), None
 
 
@@ -392,7 +392,7 @@ def priority_clash(gang: str, pods: Iterable[tuple[str, int]]) -> tuple[int, Fie
     lowest = min(tally)
     if len(tally) == 1:
         return lowest, None
-    common = min(tally, key=lambda each: (-tally[each], each))
+    common = min(tally, key=lambda level: (-tally[level], level))
     name, priority = next(pod for pod in listed if pod[1] != common)
     return lowest, problem("", "priorities_differ", gang=gang, pod=name, value=priority, common=common)
 
@@ -402,12 +402,12 @@ def incomplete(declared: Mapping[str, Declared], gang: str) -> FieldProblem | No
     without an obstacle.
     """
     group = declared[gang].group
-    for each in group:
-        other = declared.get(each)
+    for member in group:
+        other = declared.get(member)
         if other is None:
-            return problem("", "gang_of_group_missing", gang=each)
+            return problem("", "gang_of_group_missing", gang=member)
         if other.refusal is not None:
-            return problem("", "gang_of_group_refused", other.refusal, gang=each)
+            return problem("", "gang_of_group_refused", other.refusal, gang=member)
         if other.group != group:
-            return problem("", "gang_of_other_group", gang=each, gangs=other.group)
+            return problem("", "gang_of_other_group", gang=member, gangs=other.group)
     return None

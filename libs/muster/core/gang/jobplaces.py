@@ -59,10 +59,10 @@ def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods:
     """
     replicas = {name.lower(): count * growth.times for name, count in growth.groups.items()}
     hosts, rest = divmod(pods, sum(replicas.values()))
-    sets = [each for each in gang.pod_sets if each.name in replicas]
+    sets = [pod_set for pod_set in gang.pod_sets if pod_set.name in replicas]
     if rest or len(sets) < len(replicas) or (hosts != 1 and len(sets) > 1):
         return []
-    return [_ask(state, replace(each, count=replicas[each.name] * hosts, minimum=None), gang) for each in sets]
+    return [_ask(state, replace(pod_set, count=replicas[pod_set.name] * hosts, minimum=None), gang) for pod_set in sets]
 
 
 def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:
@@ -80,13 +80,13 @@ def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
     return replace(rules, share=0, gpu_memory=0, unsupported=problem("", "gpu_sharing_off", pod=name))
 
 
-def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | None:
+def strategy_of(state: AdmitterState, ask: Ask, layout: str = "") -> Strategy | None:
     """The layout of the pods of an ask, where different from ``placement.mode``; otherwise None.
 
     The layout of the queue (``said``) counts first, then the layout for pods without GPUs, for such pods.
     """
     takes: Resource = "gpu" if ask.request.get(GPU) or shares_gpu(ask.rules) else "cpu"
-    return strategies(said).get(takes) or (state.placement.cpu if takes == "cpu" else None)
+    return strategies(layout).get(takes) or (state.placement.cpu if takes == "cpu" else None)
 
 
 # --- moving -----------------------------------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ def occupants_of(state: AdmitterState, uid: str) -> list[str]:
 
 def jobs_on(state: AdmitterState, node: str) -> dict[str, list[str]]:
     """{workload uid: keys of its occupants on a node}."""
-    found: dict[str, list[str]] = {}
+    by_uid: dict[str, list[str]] = {}
     for key in state.ledger.nodes[node].occupants if node in state.ledger.nodes else ():
         uid = holder_of(state, key) or state.ledger.occupants[key].owner
         if uid:
-            found.setdefault(uid, []).append(key)
-    return found
+            by_uid.setdefault(uid, []).append(key)
+    return by_uid
 
 
 def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
@@ -118,7 +118,7 @@ def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
 
 def placements(view: View, mark: tuple[int, int]) -> tuple[Placement, ...]:
     """The places taken in the view since a mark."""
-    return tuple(Placement(each.ask.name, each.node, each.count, each.devices) for each in view.taken[mark[1] :])
+    return tuple(Placement(place.ask.name, place.node, place.count, place.devices) for place in view.taken[mark[1] :])
 
 
 def elsewhere(state: AdmitterState, view: View, uids: Sequence[str], mode: Strategy) -> tuple[Move, ...] | None:
@@ -142,9 +142,9 @@ def relocated(state: AdmitterState, moves: Sequence[Move]) -> tuple[Move, ...]:
         now, then = Counter[str](), Counter[str]()
         for key in occupants_of(state, move.uid):
             now[occupants[key].node] += occupants[key].count
-        for each in move.places:
-            then[each.node] += each.count
-        return now == then and not any(each.devices for each in move.places)
+        for target in move.places:
+            then[target.node] += target.count
+        return now == then and not any(target.devices for target in move.places)
 
     return tuple(move for move in moves if not stays(move))
 

@@ -180,10 +180,10 @@ class PodGang(Struct):
     @property
     def lacks(self) -> int:
         """The number of pods below the minimum in a started gang without waiting pods; 0 for any other gang."""
-        said, running = self.declared, self.count("placed", "bound")
-        if said is None or said.refusal is not None or not self.started or self.waiting or not running:
+        declaration, running = self.declared, self.count("placed", "bound")
+        if declaration is None or declaration.refusal is not None or not self.started or self.waiting or not running:
             return 0
-        return max(said.minimum - running - self.count("succeeded"), 0)
+        return max(declaration.minimum - running - self.count("succeeded"), 0)
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -248,8 +248,8 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     if not pod.ours and (pod.scheduler != DEFAULT_SCHEDULER or pod.group):  # kube-scheduler owns gangs of its own API.
         pod_gone(state, uid, at.at)
         return
-    said = declared_by(pod)
-    key = uid if said is None else said.gang
+    declaration = declared_by(pod)
+    key = uid if declaration is None else declaration.gang
     if state.gang_of.get(uid, key) != key:
         pod_gone(state, uid, at.at)
     before = state.pods.get(uid)
@@ -333,10 +333,10 @@ def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
 
 
 def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
-    found = event.pod_group
-    state.pod_groups[found.ref.uid] = found
-    state.named.setdefault(found.ref.key, {})[found.ref.uid] = None
-    _redeclare(state, found.ref.key)
+    pod_group = event.pod_group
+    state.pod_groups[pod_group.ref.uid] = pod_group
+    state.named.setdefault(pod_group.ref.key, {})[pod_group.ref.uid] = None
+    _redeclare(state, pod_group.ref.key)
 
 
 def pod_group_gone(state: PodGangs, event: PodGroupGone) -> None:
@@ -385,15 +385,15 @@ def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
 
 def release(state: PodGangs, place: PodPlace) -> None:
     """A pod is about to lose its node, unless bound meanwhile."""
-    found = state.placed.get(place.ref.uid)
-    if found is not None and found.place.node == place.node and not found.applied:
-        found.released = True
+    placed = state.placed.get(place.ref.uid)
+    if placed is not None and placed.place.node == place.node and not placed.applied:
+        placed.released = True
 
 
 def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
     """A pod without a binding loses its node; False for a pod without a node, or an older placement than ``cause``."""
-    found = state.placed.get(uid)
-    if found is None or found.cause != cause:
+    placed = state.placed.get(uid)
+    if placed is None or placed.cause != cause:
         return False
     del state.placed[uid]
     gang = state.gangs[state.gang_of[uid]]
@@ -404,9 +404,9 @@ def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
 
 def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
     """The API server has taken a binding."""
-    found = state.placed.get(uid)
-    if found is not None and found.cause == cause:
-        found.applied = True
+    placed = state.placed.get(uid)
+    if placed is not None and placed.cause == cause:
+        placed.applied = True
     state.rests.pop(uid, None)
 
 

@@ -94,34 +94,34 @@ def _pool(name: str, text: str) -> NodePool:
         return NodePool(shorten(clean(name), 64), refusal=err.at(f"{where}.{inside}" if inside else where))
 
 
-def _judged(name: str, said: _Pool) -> NodePool:
-    most = said.max_nodes
+def _judged(name: str, pool: _Pool) -> NodePool:
+    most = pool.max_nodes
     if most is None or not 0 <= most <= MAX_NODES:
         if most is None:
             raise unreadable("maxNodes", "max_nodes_missing", most=MAX_NODES)
         raise unreadable("maxNodes", "max_nodes_out_of_range", value=most, most=MAX_NODES)
-    if not said.labels:
+    if not pool.labels:
         raise unreadable("labels", "pool_labels_empty")
-    if not said.allocatable:
+    if not pool.allocatable:
         raise unreadable("allocatable", "pool_allocatable_empty")
-    if said.asked_by != BY_PODS and not (is_name(said.asked_by) and "." in said.asked_by):
-        if not said.asked_by:
+    if pool.asked_by != BY_PODS and not (is_name(pool.asked_by) and "." in pool.asked_by):
+        if not pool.asked_by:
             raise unreadable("class", "pool_class_missing", other=BY_PODS)
-        raise unreadable("class", "not_a_pool_class", value=shorten(said.asked_by, 64), other=BY_PODS)
-    if not 1 <= said.wait_s <= MAX_WAIT_S:
-        raise unreadable("waitSeconds", "wait_out_of_range", value=said.wait_s, most=MAX_WAIT_S)
-    for index, taint in enumerate(said.taints):
+        raise unreadable("class", "not_a_pool_class", value=shorten(pool.asked_by, 64), other=BY_PODS)
+    if not 1 <= pool.wait_s <= MAX_WAIT_S:
+        raise unreadable("waitSeconds", "wait_out_of_range", value=pool.wait_s, most=MAX_WAIT_S)
+    for index, taint in enumerate(pool.taints):
         if taint.effect not in EFFECTS:
             raise unreadable(f"taints[{index}].effect", "none_of", value=shorten(taint.effect, 64), choices=EFFECTS)
-    taints = [Taint(taint.key, taint.value, taint.effect) for taint in said.taints if taint.effect in EFFECTS[:2]]
+    taints = [Taint(taint.key, taint.value, taint.effect) for taint in pool.taints if taint.effect in EFFECTS[:2]]
     return NodePool(
         name=name,
         most=most,
-        allocatable=dict(sorted({"pods": 110_000, **amounts(said.allocatable, "allocatable")}.items())),
-        labels=dict(sorted(said.labels.items())),
+        allocatable=dict(sorted({"pods": 110_000, **amounts(pool.allocatable, "allocatable")}.items())),
+        labels=dict(sorted(pool.labels.items())),
         taints=tuple(sorted(taints, key=lambda taint: (taint.key, taint.value, taint.effect))),
-        provisioning="" if said.asked_by == BY_PODS else said.asked_by,
-        wait_ms=said.wait_s * 1000,
+        provisioning="" if pool.asked_by == BY_PODS else pool.asked_by,
+        wait_ms=pool.wait_s * 1000,
     )
 
 

@@ -213,12 +213,12 @@ def _toleration(raw: RawToleration) -> Toleration:
 
 
 def _requirements(raw: Iterable[RawRequirement] | None) -> Iterator[Requirement]:
-    for each in raw or ():
-        operator = _OPERATORS.get(each.operator)
+    for expression in raw or ():
+        operator = _OPERATORS.get(expression.operator)
         if operator is None:  # an operator of the future: as kube-scheduler, what cannot be read matches nothing
-            yield Requirement(each.key, "In", ())
+            yield Requirement(expression.key, "In", ())
         else:
-            yield Requirement(each.key, operator, each.values or ())
+            yield Requirement(expression.key, operator, expression.values or ())
 
 
 def selector_of(raw: RawLabelSelector | None) -> tuple[Requirement, ...] | None:
@@ -260,11 +260,11 @@ def _spread(raw: RawSpread, labels: dict[str, str]) -> Spread:
 
 
 def _ports(raw: RawRules) -> Iterator[HostPort]:
-    for each in raw.ports:
-        port = each.host_port or (each.container_port if raw.host_network else 0)
+    for declared in raw.ports:
+        port = declared.host_port or (declared.container_port if raw.host_network else 0)
         if 0 < port < 65536:
-            ip = each.host_ip or ""
-            yield HostPort(port, each.protocol or "TCP", "" if ip in ("0.0.0.0", "::") else ip[:64])  # noqa: S104
+            ip = declared.host_ip or ""
+            yield HostPort(port, declared.protocol or "TCP", "" if ip in ("0.0.0.0", "::") else ip[:64])  # noqa: S104
 
 
 # --- podspec ----------------------------------------------------------------------------------------------------------
@@ -438,12 +438,12 @@ def amounts(texts: dict[str, Quantity], path: str) -> Vector:
     """Quantities as base units; raises UnreadableError naming the resource."""
     if len(texts) > MAX_RESOURCES:
         raise unreadable(path, "many_resources", count=len(texts), most=MAX_RESOURCES)
-    found: Vector = {}
+    vector: Vector = {}
     for name, text in texts.items():
         if not is_resource_name(name):
             raise unreadable(path, "not_a_resource", value=name[:64])
         try:
-            found[name] = parse_quantity(text if isinstance(text, str) else repr(text), name)
+            vector[name] = parse_quantity(text if isinstance(text, str) else repr(text), name)
         except QuantityError as err:
             raise UnreadableError(err.at(f"{path}.{name}")) from err
-    return found
+    return vector

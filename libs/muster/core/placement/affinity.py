@@ -147,11 +147,11 @@ class PodAffinity:
             for term, counts in zip(rules.together, self._joined, strict=True):
                 if term.key in labels:
                     counts[term.key, labels[term.key]] = counts.get((term.key, labels[term.key]), 0) + other.count
-        for spread, found in zip(rules.spread, self._spread, strict=True):
+        for spread, counted in zip(rules.spread, self._spread, strict=True):
             value = labels.get(spread.key)
             same = other.namespace == self.ask.namespace and selects(spread.selector, theirs)
-            if same and value in found and self._counts(spread, other.node):
-                found[value] += other.count
+            if same and value in counted and self._counts(spread, other.node):
+                counted[value] += other.count
 
     def _all_together(self, namespace: str, labels: dict[str, str]) -> bool:
         terms: tuple[PodTerm, ...] = self.ask.rules.together

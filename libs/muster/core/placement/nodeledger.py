@@ -207,9 +207,9 @@ class NodeLedger(Struct):
         if occupant.count == 1:
             self._take_off(key)
             return
-        each = len(occupant.devices) // occupant.count
-        devices = occupant.devices[len(occupant.devices) - each :]
-        del occupant.devices[len(occupant.devices) - each :]
+        per_pod = len(occupant.devices) // occupant.count
+        devices = occupant.devices[len(occupant.devices) - per_pod :]
+        del occupant.devices[len(occupant.devices) - per_pod :]
         occupant.count -= 1
         self._charge(occupant, -1, devices)
 

@@ -127,32 +127,32 @@ def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
     return _shortage(view, ask, ask.count - left, None) if left else None
 
 
-def _ordered(found: list[BucketChoice], rank: Rank | None) -> Iterator[BucketChoice]:
+def _ordered(choices: list[BucketChoice], rank: Rank | None) -> Iterator[BucketChoice]:
     """Best first: the tightest choices by waste, then the rest; computed only as far as needed."""
     if rank is None:
-        yield from sorted(found, key=_tightness)
+        yield from sorted(choices, key=_tightness)
         return
-    best = nsmallest(RANKED, found, key=_tightness) if len(found) > RANKED else found
+    best = nsmallest(RANKED, choices, key=_tightness) if len(choices) > RANKED else choices
     yield from sorted(best, key=lambda choice: (choice.left >= LATE, rank(choice), choice.left, choice.first))
-    if len(found) > RANKED:
-        yield from sorted(found, key=_tightness)[RANKED:]
+    if len(choices) > RANKED:
+        yield from sorted(choices, key=_tightness)[RANKED:]
 
 
 def _tightness(choice: BucketChoice) -> tuple[int, str]:
     return choice.left, choice.first
 
 
-def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
+def _deal(view: View, ask: Ask, choices: list[BucketChoice]) -> int:
     """Place one pod at a time, always on the emptiest node; returns the number of pods left over."""
-    heap = [(0, -choice.left, name, index) for index, choice in enumerate(found) for name in choice.names]
+    heap = [(0, -choice.left, name, index) for index, choice in enumerate(choices) for name in choice.names]
     heapify(heap)
-    fits = [choice.fit for choice in found]
+    fits = [choice.fit for choice in choices]
     dealt: dict[str, tuple[PodNeed, int]] = {}
     left = ask.count
     while left and heap:
         given, rank, name, index = heap[0]
         left -= 1
-        dealt[name] = (found[index].need, given + 1)
+        dealt[name] = (choices[index].need, given + 1)
         if given + 1 < fits[index]:
             heapreplace(heap, (given + 1, rank, name, index))
         else:

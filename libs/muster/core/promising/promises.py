@@ -70,7 +70,7 @@ class Calibration(Struct):
         self.scores[number] = self.scores.get(number, 0) + 1
         self.total += 1
         if self.total >= REMEMBERED:
-            self.scores = {each: count // 2 for each, count in self.scores.items() if count > 1}
+            self.scores = {score: count // 2 for score, count in self.scores.items() if count > 1}
             self.total = sum(self.scores.values())
 
     def settled(self, *, kept: bool) -> None:
@@ -216,15 +216,15 @@ class Promises(Struct):
         self.next_at = now + max(PAUSE_MS, projection.steps * STEP_MS)
         scale = self.scale(now)
         for uid in islice(old, max(MAX_OPEN - len(self.open), 0)):
-            found = projection.found.get(uid)
-            if found is not None:
+            projected = projection.found.get(uid)
+            if projected is not None:
                 del self.fresh[uid]
-                latest = now + scale.bound(found.wait) if self.calibration.ready else 0
-                self.open[uid] = Open(now, found.wait, latest)
+                latest = now + scale.bound(projected.wait) if self.calibration.ready else 0
+                self.open[uid] = Open(now, projected.wait, latest)
 
     def scale(self, now: int) -> Scale:
         """How to read projections at this log time (ms)."""
-        return self.calibration.scale((each.projected, max(now - each.at, 0)) for each in self.open.values())
+        return self.calibration.scale((promise.projected, max(now - promise.at, 0)) for promise in self.open.values())
 
     def _settle(self, queues: Queues, now: int) -> None:
         for uid, promise in list(self.open.items()):

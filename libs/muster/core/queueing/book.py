@@ -360,8 +360,8 @@ class Rooms:
 
     def _left(self, queue: str, path: str, slot: RefusalSlot | Shortfall, *scratches: Scratch) -> int:
         room = room_at(self._ledger, queue, path, slot)
-        for each in (self._proposed, *scratches):
-            room -= (each.firm if slot.of_min else each.extra).get(path, _NOTHING).get(slot.resource, 0)
+        for scratch in (self._proposed, *scratches):
+            room -= (scratch.firm if slot.of_min else scratch.extra).get(path, _NOTHING).get(slot.resource, 0)
         return room
 
     def _held(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int) -> int:

@@ -101,7 +101,10 @@ def _add_past(past: list[tuple[int, int]], hour: int, amount: int) -> None:
 
 
 def _most(past: Sequence[tuple[int, int]], hour: int) -> tuple[int, int]:
-    """(hour, amount) of the largest want in the window that ends with ``hour``."""
+    """(hour, amount) of the largest want in the window that ends with ``hour``.
+
+    ``past``: wants without a larger want after them, the oldest first. So the first want in the window is the largest.
+    """
     return next((past_want for past_want in past if past_want[0] > hour - WINDOW_HOURS), (hour, 0))
 
 

@@ -152,9 +152,9 @@ def _ended(containers: Iterable[ContainerStatus]) -> Iterator[PodTrouble]:
         yield _exited(container, end, "ContainerFailed")
 
 
-def _exited(each: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> PodTrouble:
+def _exited(status: ContainerStatus, end: ContainerEnded, otherwise: PodCode) -> PodTrouble:
     code: PodCode = "OOMKilled" if end.reason == OOM else otherwise
-    return PodTrouble(code, container=shorten(clean(each.name), MAX_WORD), exit_code=end.exit_code)
+    return PodTrouble(code, container=shorten(clean(status.name), MAX_WORD), exit_code=end.exit_code)
 
 
 def _broken(containers: tuple[ContainerStatus, ...]) -> Iterator[PodTrouble]:

@@ -164,9 +164,9 @@ class Watcher(Stage[WatchState]):
             return False
         return isinstance(fact, ChildObserved) and state.parents.disown(fact.child)
 
-    def unreadable(self, state: WatchState, ref: Ref, rv: int, found: FieldProblem) -> list[Event]:
+    def unreadable(self, state: WatchState, ref: Ref, rv: int, problem: FieldProblem) -> list[Event]:
         """The fact of an unusable object, unless reported with the same problem before."""
-        return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, problem=found))
+        return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, problem=problem))
 
     def report(self, state: WatchState, fact: Event) -> list[Event]:
         """The fact and its consequences, unless the same fact was reported before."""

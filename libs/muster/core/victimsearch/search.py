@@ -38,7 +38,7 @@ def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site |
 
 
 class _Planner:
-    """One search; the number of looks is counted over all attempts."""
+    """One search for victims. ``looks``: the jobs looked at so far, over all attempts of this search."""
 
     def __init__(self, begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None) -> None:
         self.begun, self.judge, self.candidates, self.site = begun, judge, candidates, site

@@ -190,10 +190,10 @@ class Site:
 
 
 def site_of(places: AdmitterState, uid: str, placement: str = "", *, grows: Grows | None = None) -> Site | None:
-    """The nodes from the point of view of a claimant; None where jobs are not placed. ``placement``: as in
-    QuotaReserved.
+    """The nodes that the claimant ``uid`` needs to fit on; None where Muster places no gangs.
 
-    ``grows``: for a running cluster, the replicas asked for and the number of their pods.
+    - ``placement``: the layout that the queue asks for, as in QuotaReserved.
+    - ``grows``: for a Ray cluster that runs and grows, the replicas asked for and the number of their pods.
     """
     gang = places.gangs.get(uid)
     if places.placement.strategy is None or gang is None:

@@ -116,7 +116,7 @@ class Life(Struct, frozen=True, kw_only=True):
     child: str = ""
     outgoing: str = ""
     over: bool = False
-    """Only pods still hold resources (matters for the child of a workload)."""
+    """The object has ended, and its last pods may still hold resources. Read of children alone."""
 
 
 class Needs:
@@ -161,7 +161,7 @@ class Needs:
         - ``rules``: the places of the pods, where the template has no rules.
         - ``steer``: the template names the scheduler; otherwise the kind informs ``steering`` itself.
         - ``minimum``: pods needed for the start of the gang; None: all.
-        - ``later``: the pods are made once others run.
+        - ``later``: the pods are made after the gang has started, so the start needs none of them.
         """
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)

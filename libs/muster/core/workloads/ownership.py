@@ -44,9 +44,9 @@ def launches(meta: Meta, pods: int) -> bool:
 
 
 def counts_pod(meta: Meta) -> bool:
-    """Whether a pod is charged with its controller: always, also where labels do not lead back to the controller.
+    """Whether the charge of a pod's controller includes the pod, whatever the labels of the pod say.
 
-    Of the pods controlled by another pod, only executors marked by Spark are charged.
+    A pod under another pod counts only with Spark's mark of an executor; all other pods count.
     """
     return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
 

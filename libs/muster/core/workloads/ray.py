@@ -213,7 +213,7 @@ def scales(cluster: RayClusterSpec, meta: Meta) -> bool:
 def starts_small(cluster: RayClusterSpec, meta: Meta) -> bool:
     """Whether worker groups need only their minimum to start.
 
-    True in a queue of KAI Scheduler, or for a scaling cluster on the owner's wish.
+    True in a queue of KAI Scheduler, and for a scaling cluster whose annotation asks for the minimum.
     """
     kai = any(labels.get(KAI_QUEUE) for labels in (meta.labels, template_labels(cluster)))
     return kai or (meta.annotations.get(START, "") == "minimum" and scales(cluster, meta))

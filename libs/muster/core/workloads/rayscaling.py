@@ -125,11 +125,11 @@ def notes_of(spec: RayClusterSpec, notes: Mapping[str, str], grow: Iterable[str]
         written[name] = dict(size) if more else {**size, **{GROWS[key]: _text(base[key], key) for key in GROWS}}
         asked = _of_container(raw, limits=False)
         allowed += [f"{name}/{key}={_text(asked[key] + amount, key)}" for key, amount in sorted(more.items())]
-    found = {RESIZE: ",".join(allowed)}
+    annotations = {RESIZE: ",".join(allowed)}
     if sizes.groups:
         text = msgspec.json.encode({"groups": written, OURS: True}, order="deterministic").decode()
-        found |= {IPPR: text, OWN_IPPR: sizes.text}
-    return found
+        annotations |= {IPPR: text, OWN_IPPR: sizes.text}
+    return annotations
 
 
 def base_of(raw: WorkerGroup | HeadGroup) -> Vector:
@@ -320,30 +320,30 @@ def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
     sizes = (containers[0].resources if containers else None) or Resources()
     limits, requests = sizes.limits or {}, sizes.requests or {}
     custom = {} if own else _custom(params.get("resources"))
-    found: dict[str, int] = {}
+    resources: dict[str, int] = {}
     for name, parameter in PARAMETERS.items():
         if name in own:
-            found[name] = _whole(own[name])
+            resources[name] = _whole(own[name])
         elif parameter in params:
-            found[name] = int(str(params[parameter]))
+            resources[name] = int(str(params[parameter]))
     for name, kind in (("CPU", "cpu"), ("memory", "memory")):
         given = limits.get(kind, requests.get(kind))
-        if name not in found and given is not None:
-            found[name] = _whole(given)
-    if "CPU" not in found:
+        if name not in resources and given is not None:
+            resources[name] = _whole(given)
+    if "CPU" not in resources:
         raise ValueError("Ray's autoscaler makes no worker of which it does not know the CPUs")
-    if "GPU" not in found:
+    if "GPU" not in resources:
         gpus = (_whole(text) for source in (limits, requests) for name, text in source.items() if name.endswith("gpu"))
-        found["GPU"] = next((amount for amount in gpus if amount > 0), 0)
+        resources["GPU"] = next((amount for amount in gpus if amount > 0), 0)
     tpus = _whole(own["TPU"]) if "TPU" in own else custom.get("TPU")
     if tpus is None:
         given_tpus = (_whole(source[TPU]) for source in (limits, requests) if TPU in source)
         tpus = next((amount for amount in given_tpus if amount > 0), None)
     if tpus is not None:
-        found["TPU"] = tpus
-        found |= _slice_head(group.template.spec.node_selector or {})
-    found |= {name: _whole(value) for name, value in own.items() if name not in (*PARAMETERS, "TPU")}
-    return found | custom
+        resources["TPU"] = tpus
+        resources |= _slice_head(group.template.spec.node_selector or {})
+    resources |= {name: _whole(value) for name, value in own.items() if name not in (*PARAMETERS, "TPU")}
+    return resources | custom
 
 
 def _slice_head(selector: Mapping[str, str]) -> dict[str, int]:

@@ -25,7 +25,9 @@ class Kind(Struct, frozen=True):
     suspend_path: str = "/spec/suspend"
     """JSON pointer of the field for suspension."""
     alone: Callable[[bytes], Workload] | None = None
-    """Reads an object with a parent as an independent workload, where only the parent can confirm the claim."""
+    """Reads an object as a workload of its own, although the object names a parent: the parent made no such object.
+    None: an object that names a parent is always a child.
+    """
     child: str = ""
     """Kind of the child objects, if any: children are watched with their parents."""
     auxiliary: tuple[str, ...] = ()

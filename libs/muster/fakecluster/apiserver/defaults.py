@@ -25,12 +25,12 @@ _POD = {
 _JOB = {"backoffLimit": 6, "completionMode": "NonIndexed", "completions": 1, "parallelism": 1, "suspend": False}
 
 
-def with_defaults(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """``found`` with the missing ``defaults``; the same object if none is missing."""
-    missing = {key: value for key, value in defaults.items() if found.get(key) is None}
+    missing = {key: value for key, value in defaults.items() if given.get(key) is None}
     if not missing:
-        return found if isinstance(found, dict) else dict(found)
-    return {**found, **missing}
+        return given if isinstance(given, dict) else dict(given)
+    return {**given, **missing}
 
 
 def raycluster_spec(spec: Obj) -> Obj:
@@ -44,29 +44,29 @@ def raycluster_spec(spec: Obj) -> Obj:
     return {**spec, "workerGroupSpecs": filled}
 
 
-def raycluster(found: Obj) -> Obj:
+def raycluster(obj: Obj) -> Obj:
     """A RayCluster as the server stores it."""
-    return _with(found, "spec", raycluster_spec(found.get("spec") or {}))
+    return _with(obj, "spec", raycluster_spec(obj.get("spec") or {}))
 
 
-def rayjob(found: Obj) -> Obj:
+def rayjob(obj: Obj) -> Obj:
     """A RayJob as the server stores it."""
-    spec = with_defaults(found.get("spec") or {}, _RAYJOB)
+    spec = with_defaults(obj.get("spec") or {}, _RAYJOB)
     if isinstance(spec.get("rayClusterSpec"), dict):
         spec = _with(spec, "rayClusterSpec", raycluster_spec(spec["rayClusterSpec"]))
-    found = _with(found, "spec", spec)
-    if isinstance(found.get("status"), dict):
-        found = _with(found, "status", with_defaults(found["status"], _RAYJOB_STATUS))
-    return found
+    obj = _with(obj, "spec", spec)
+    if isinstance(obj.get("status"), dict):
+        obj = _with(obj, "status", with_defaults(obj["status"], _RAYJOB_STATUS))
+    return obj
 
 
-def pod(found: Obj) -> Obj:
+def pod(obj: Obj) -> Obj:
     """A pod as the server stores it: requests that are missing are taken from the limits."""
-    spec = with_defaults(found.get("spec") or {}, _POD)
+    spec = with_defaults(obj.get("spec") or {}, _POD)
     for key in ("containers", "initContainers"):
         if isinstance(spec.get(key), list):
             spec = _with(spec, key, [_container(entry) for entry in spec[key]])
-    return _with(found, "spec", spec)
+    return _with(obj, "spec", spec)
 
 
 def pod_status(spec: Obj, at_ms: int) -> Obj:
@@ -84,9 +84,9 @@ def pod_status(spec: Obj, at_ms: int) -> Obj:
     return {"phase": "Pending", "conditions": [gated]}
 
 
-def job(found: Obj) -> Obj:
+def job(obj: Obj) -> Obj:
     """A batch Job as stored by the server: labelled, with its pods, by its uid and name."""
-    meta, spec = found["metadata"], with_defaults(found.get("spec") or {}, _JOB)
+    meta, spec = obj["metadata"], with_defaults(obj.get("spec") or {}, _JOB)
     marks = {
         f"{prefix}{key}": meta[value]
         for prefix in ("batch.kubernetes.io/", "")
@@ -101,16 +101,16 @@ def job(found: Obj) -> Obj:
         "template": {**template, "metadata": labelled},
     }
     meta["labels"] = {**(meta.get("labels") or {}), **marks}
-    return {**found, "spec": spec}
+    return {**obj, "spec": spec}
 
 
-def _container(found: Obj) -> Obj:
-    resources = found.get("resources") or {}
+def _container(obj: Obj) -> Obj:
+    resources = obj.get("resources") or {}
     limits, requests = resources.get("limits"), resources.get("requests") or {}
     if not limits or limits.keys() <= requests.keys():
-        return found
-    return {**found, "resources": {**resources, "requests": {**limits, **requests}}}
+        return obj
+    return {**obj, "resources": {**resources, "requests": {**limits, **requests}}}
 
 
-def _with(found: Obj, key: str, value: Any) -> Obj:
-    return found if found.get(key) is value else {**found, key: value}
+def _with(obj: Obj, key: str, value: Any) -> Obj:
+    return obj if obj.get(key) is value else {**obj, key: value}

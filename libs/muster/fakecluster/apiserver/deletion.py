@@ -56,13 +56,13 @@ class Deletion:
         self._store = store
         self._collect = collect
 
-    def delete(self, table: KindTable, found: Obj, options: DeleteOptions, now: int) -> tuple[Obj, bool]:
+    def delete(self, table: KindTable, obj: Obj, options: DeleteOptions, now: int) -> tuple[Obj, bool]:
         """Delete an object; returns the object of the answer, and whether this is the last state.
 
         An object that waits for finalizers or its grace period is shown marked, even if the collector takes the last
         finalizer off within this call.
         """
-        resource, meta = table.kind.resource, found["metadata"]
+        resource, meta = table.kind.resource, obj["metadata"]
         if options.uid and options.uid != meta["uid"]:
             raise wrong_precondition(resource, meta["name"], "uid", options.uid, meta["uid"])
         if options.version and options.version != meta["resourceVersion"]:
@@ -73,25 +73,25 @@ class Deletion:
             finalizers.append(ORPHAN)
         elif propagation == "Foreground":
             finalizers.append(FOREGROUND)
-        grace = self._grace(table, found, options)
+        grace = self._grace(table, obj, options)
         if grace is None:
-            return found, False
-        marked = found
+            return obj, False
+        marked = obj
         if finalizers or table.kind.graceful:
-            marked = self._mark(table, found, finalizers, grace, now)
+            marked = self._mark(table, obj, finalizers, grace, now)
         if finalizers or grace > 0:
             self._collect_marked(marked, now)
             return marked, False
         return self.remove(table, marked, now), True
 
-    def remove(self, table: KindTable, found: Obj, now: int) -> Obj:
+    def remove(self, table: KindTable, obj: Obj, now: int) -> Obj:
         """Remove an object, and everything that belongs to the object alone; returns the last state."""
         if table.kind.resource == NAMESPACES:
-            self._empty_namespace(found["metadata"]["name"], now)
-        last = self._store.remove(table, found)
+            self._empty_namespace(obj["metadata"]["name"], now)
+        last = self._store.remove(table, obj)
         if self._collect:
-            self._collect_dependents(found["metadata"]["uid"], now)
-            self._release_owners(found, now)
+            self._collect_dependents(obj["metadata"]["uid"], now)
+            self._release_owners(obj, now)
         return last
 
     def emptied(self, old: Obj, new: Obj) -> bool:
@@ -101,17 +101,17 @@ class Deletion:
             return False
         return not meta.get("deletionGracePeriodSeconds")
 
-    def collect_if_abandoned(self, table: KindTable, found: Obj, now: int) -> None:
+    def collect_if_abandoned(self, table: KindTable, obj: Obj, now: int) -> None:
         """Delete a new object whose owners were gone before it came."""
-        if self._collect and not self._owned(found):
-            self.delete(table, found, DeleteOptions(propagation="Background"), now)
+        if self._collect and not self._owned(obj):
+            self.delete(table, obj, DeleteOptions(propagation="Background"), now)
 
-    def _grace(self, table: KindTable, found: Obj, options: DeleteOptions) -> int | None:
+    def _grace(self, table: KindTable, obj: Obj, options: DeleteOptions) -> int | None:
         """Seconds to wait before the object goes; None when it is going already and would not go sooner."""
-        meta = found["metadata"]
+        meta = obj["metadata"]
         if not table.kind.graceful:
             return None if meta.get("deletionTimestamp") and meta.get("finalizers") else 0
-        wanted = grace_s(found, options.grace_s)
+        wanted = grace_s(obj, options.grace_s)
         if not meta.get("deletionTimestamp"):
             return wanted
         left = meta.get("deletionGracePeriodSeconds", 0)
@@ -119,9 +119,9 @@ class Deletion:
             return None if meta.get("finalizers") else 0
         return wanted if options.grace_s is not None and wanted < left else None
 
-    def _mark(self, table: KindTable, found: Obj, finalizers: list[str], grace: int, now: int) -> Obj:
+    def _mark(self, table: KindTable, obj: Obj, finalizers: list[str], grace: int, now: int) -> Obj:
         """The object marked as going. A second mark only brings the end forward."""
-        meta = {**found["metadata"]}
+        meta = {**obj["metadata"]}
         first = not meta.get("deletionTimestamp")
         start = now if first else moment(meta["deletionTimestamp"]) - meta["deletionGracePeriodSeconds"] * 1000
         if first and "generation" in meta:
@@ -131,7 +131,7 @@ class Deletion:
         meta["finalizers"] = finalizers
         if not finalizers:
             del meta["finalizers"]
-        return self._store.put(table, {**found, "metadata": meta})
+        return self._store.put(table, {**obj, "metadata": meta})
 
     def _collect_marked(self, marked: Obj, now: int) -> None:
         """Do the collector's part for an object that waits for its dependents, or for their release."""
@@ -156,8 +156,8 @@ class Deletion:
             else:
                 self._delete_dependent(dependent, now, "Background")
 
-    def _release_owners(self, found: Obj, now: int) -> None:
-        for owner in found["metadata"].get("ownerReferences") or ():
+    def _release_owners(self, obj: Obj, now: int) -> None:
+        for owner in obj["metadata"].get("ownerReferences") or ():
             self._finish_foreground(owner["uid"], now)
 
     def _finish_foreground(self, uid: str, now: int) -> None:
@@ -166,9 +166,9 @@ class Deletion:
         if waiting and not self._store.dependents(uid):
             self._drop_finalizer(uid, FOREGROUND, now)
 
-    def _owned(self, found: Obj) -> bool:
+    def _owned(self, obj: Obj) -> bool:
         """Whether the object has an owner that exists, or has none at all."""
-        owners = found["metadata"].get("ownerReferences") or ()
+        owners = obj["metadata"].get("ownerReferences") or ()
         return not owners or any(self._store.by_uid(owner["uid"]) is not None for owner in owners)
 
     def _delete_dependent(self, uid: str, now: int, propagation: Propagation) -> None:
@@ -180,24 +180,24 @@ class Deletion:
         place = self._store.by_uid(uid)
         if place is None:
             return
-        table, found = place
-        kept = [entry for entry in found["metadata"]["ownerReferences"] if entry["uid"] not in owners]
-        self._write_metadata(table, found, "ownerReferences", kept, now)
+        table, obj = place
+        kept = [entry for entry in obj["metadata"]["ownerReferences"] if entry["uid"] not in owners]
+        self._write_metadata(table, obj, "ownerReferences", kept, now)
 
     def _drop_finalizer(self, uid: str, name: str, now: int) -> None:
         place = self._store.by_uid(uid)
         if place is None:
             return
-        table, found = place
-        kept = [entry for entry in found["metadata"].get("finalizers") or () if entry != name]
-        self._write_metadata(table, found, "finalizers", kept, now)
+        table, obj = place
+        kept = [entry for entry in obj["metadata"].get("finalizers") or () if entry != name]
+        self._write_metadata(table, obj, "finalizers", kept, now)
 
-    def _write_metadata(self, table: KindTable, found: Obj, key: str, value: list[str] | list[Obj], now: int) -> None:
-        meta = {**found["metadata"], key: value}
+    def _write_metadata(self, table: KindTable, obj: Obj, key: str, value: list[str] | list[Obj], now: int) -> None:
+        meta = {**obj["metadata"], key: value}
         if not value:
             del meta[key]
-        changed = {**found, "metadata": meta}
-        if self.emptied(found, changed):
+        changed = {**obj, "metadata": meta}
+        if self.emptied(obj, changed):
             self.remove(table, changed, now)
         else:
             self._store.put(table, changed)
@@ -207,6 +207,6 @@ class Deletion:
         for table in self._store.tables():
             if not table.kind.resource.namespaced:
                 continue
-            for found in [found for found in table.objects.values() if found["metadata"]["namespace"] == namespace]:
-                if self._store.by_uid(found["metadata"]["uid"]) is not None:
-                    self.remove(table, found, now)
+            for obj in [obj for obj in table.objects.values() if obj["metadata"]["namespace"] == namespace]:
+                if self._store.by_uid(obj["metadata"]["uid"]) is not None:
+                    self.remove(table, obj, now)

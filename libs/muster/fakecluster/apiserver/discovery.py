@@ -33,7 +33,7 @@ def group_list(kinds: Iterable[ResourceRules]) -> Obj:
     """``/apis``."""
     groups = sorted({kind.resource.group for kind in kinds if kind.resource.group})
     documents = [group_document(group, kinds) for group in groups]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [found for found in documents if found]}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [document for document in documents if document]}
 
 
 def group_document(group: str, kinds: Iterable[ResourceRules]) -> Obj | None:

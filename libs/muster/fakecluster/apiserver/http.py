@@ -119,9 +119,9 @@ class HttpApiServer:
             return _refusal(StatusError(500, "InternalError", f"cannot answer {request.method} {path}: {err}"))
 
     async def _request(self, request: web.Request, path: str, query: dict[str, str]) -> web.StreamResponse:
-        found = self._document(path) if request.method == "GET" else None
-        if found is not None:
-            return _json(200, encode(found))
+        document = self._document(path) if request.method == "GET" else None
+        if document is not None:
+            return _json(200, encode(document))
         content_type = request.content_type if request.can_read_body else JSON
         body = await _body(request)
         if query.pop("dryRun", "") or (isinstance(body, bytes) and b'"dryRun"' in body and request.method == "DELETE"):
@@ -167,18 +167,18 @@ class HttpApiServer:
         event: Any = _decode(line)
         if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
             return line
-        found = event["object"]
-        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        shown = table(str(resource), [found], version, self._server.now(), include=include)
+        obj = event["object"]
+        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        shown = table(str(resource), [obj], version, self._server.now(), include=include)
         return encode({"type": event["type"], "object": shown})
 
-    def _as_table(self, path: str, found: Obj, include: str) -> Obj | None:
+    def _as_table(self, path: str, obj: Obj, include: str) -> Obj | None:
         route = self._server.route(path)
         if route is None:
             return None
-        objects, meta = [found], {"resourceVersion": found["metadata"]["resourceVersion"]}
+        objects, meta = [obj], {"resourceVersion": obj["metadata"]["resourceVersion"]}
         if not route.name:
-            objects, meta = found["items"], found["metadata"]
+            objects, meta = obj["items"], obj["metadata"]
         return table(str(route.resource), objects, meta, self._server.now(), include=include)
 
     def _document(self, path: str) -> Obj | None:

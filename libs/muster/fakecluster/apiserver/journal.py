@@ -45,16 +45,16 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        found = _read(path)
-        self.saved = found if found.boots else None
-        self._file = self._begin(found)
+        saved = _read(path)
+        self.saved = saved if saved.boots else None
+        self._file = self._begin(saved)
 
     def follow(self, server: SimApiServer) -> None:
         """Write down every change from here on; what exists already, first."""
         if self.saved is None:
             for table in server.store.tables():
-                for found in table.objects.values():
-                    self._write(watch_line("ADDED", found))
+                for obj in table.objects.values():
+                    self._write(watch_line("ADDED", obj))
         server.subscribe(self._changed)
 
     def close(self) -> None:
@@ -68,13 +68,13 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _begin(self, found: Saved) -> int:
+    def _begin(self, saved: Saved) -> int:
         """Write the existing objects to a new file, put the file in place of the old one, and leave it open."""
         fresh = self.path.with_suffix(".new")
         with fresh.open("wb") as file:
-            file.write(encode({"boot": found.boots + 1, "version": found.version}) + b"\n")
-            for each in found.objects:
-                file.write(watch_line("ADDED", each) + b"\n")
+            file.write(encode({"boot": saved.boots + 1, "version": saved.version}) + b"\n")
+            for obj in saved.objects:
+                file.write(watch_line("ADDED", obj) + b"\n")
         fresh.replace(self.path)
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
@@ -87,9 +87,9 @@ class Journal:
 
 def restore(server: SimApiServer, saved: Saved) -> None:
     """Make a server hold what was saved, with the same uids and versions, and nothing else."""
-    for found in saved.objects:
-        if found["kind"] == CRDS.kind:
-            for kind in kinds_of_definition(found):
+    for obj in saved.objects:
+        if obj["kind"] == CRDS.kind:
+            for kind in kinds_of_definition(obj):
                 server.serve(kind)
     server.store.load(saved.objects, saved.version)
 
@@ -101,13 +101,13 @@ def _read(path: Path) -> Saved:
         if "boot" in event:
             saved.boots, saved.version = event["boot"], max(saved.version, event["version"])
             continue
-        found = event["object"]
-        meta = found["metadata"]
+        obj = event["object"]
+        meta = obj["metadata"]
         saved.version = max(saved.version, int(meta["resourceVersion"]))
         if event["type"] == "DELETED":
             objects.pop(meta["uid"], None)
         else:
-            objects[meta["uid"]] = found
+            objects[meta["uid"]] = obj
     saved.objects = list(objects.values())
     return saved
 

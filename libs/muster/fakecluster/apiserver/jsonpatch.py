@@ -110,10 +110,10 @@ def _parent(document: Any, path: str) -> Any:
 def _child(parent: Any, key: str, absent: Any = _NOTHING) -> Any:
     """``parent[key]``; an absent key of an object gives ``absent``, or is refused when none was given."""
     if isinstance(parent, dict):
-        found = parent.get(key, absent)
-        if found is _NOTHING:
+        child = parent.get(key, absent)
+        if child is _NOTHING:
             raise rejected()
-        return found
+        return child
     if isinstance(parent, list):
         return parent[_index(key, len(parent))]
     raise rejected()
@@ -151,9 +151,9 @@ def _change(document: Any, keys: list[str], value: Any, *, insert: bool) -> Any:
 
 
 def _remove(document: Any, keys: list[str]) -> Any:
-    key, found = keys[0], _child(document, keys[0])
+    key, child = keys[0], _child(document, keys[0])
     if len(keys) > 1:
-        return _change(document, [key], _remove(found, keys[1:]), insert=False)
+        return _change(document, [key], _remove(child, keys[1:]), insert=False)
     if isinstance(document, dict):
         return {name: value for name, value in document.items() if name != key}
     result = list(document)

@@ -61,9 +61,9 @@ def wanted_version(query: Mapping[str, str]) -> int | None:
     return version
 
 
-def _untyped(found: Obj) -> Obj:
+def _untyped(obj: Obj) -> Obj:
     """Objects of built-in kinds do not say in lists what they are."""
-    return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
 def _state(store: Store, table: KindTable, query: Mapping[str, str]) -> tuple[int, dict[Key, Obj], Key]:
@@ -99,8 +99,8 @@ def _token(version: int, start: Key) -> str:
 
 def _read_token(token: str) -> tuple[int, Key]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return int(found["rv"]), str(found["start"])
+        position = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(position["rv"]), str(position["start"])
     except (ValueError, KeyError, TypeError, binascii.Error):
         raise bad_request("invalid continue token: continue key is not valid") from None
 

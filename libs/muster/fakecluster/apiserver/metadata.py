@@ -22,13 +22,13 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 
 
-def check_kind(kind: ResourceRules, found: Any) -> None:
+def check_kind(kind: ResourceRules, obj: Any) -> None:
     """Refuse a body that is not an object of this kind. Built-in kinds may leave kind and apiVersion out."""
     resource = kind.resource
-    if not isinstance(found, dict):
+    if not isinstance(obj, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): not an object")
-    said, version = found.get("kind"), found.get("apiVersion")
-    if kind.custom and not said:
+    named, version = obj.get("kind"), obj.get("apiVersion")
+    if kind.custom and not named:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing"
         )
@@ -36,21 +36,21 @@ def check_kind(kind: ResourceRules, found: Any) -> None:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-    if said not in (None, "", resource.kind):
-        message = f'Invalid value: "{said}": must be {resource.kind}'
-        raise invalid(resource, (found.get("metadata") or {}).get("name", ""), [("kind", "FieldValueInvalid", message)])
+    if named not in (None, "", resource.kind):
+        message = f'Invalid value: "{named}": must be {resource.kind}'
+        raise invalid(resource, (obj.get("metadata") or {}).get("name", ""), [("kind", "FieldValueInvalid", message)])
 
 
-def check_namespace(resource: ApiResource, found: Obj, namespace: str) -> None:
+def check_namespace(resource: ApiResource, obj: Obj, namespace: str) -> None:
     """Refuse a body that names another namespace than the path."""
-    said = (found.get("metadata") or {}).get("namespace")
-    if resource.namespaced and said and said != namespace:
+    stated = (obj.get("metadata") or {}).get("namespace")
+    if resource.namespaced and stated and stated != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def new_metadata(resource: ApiResource, found: Obj, namespace: str) -> Obj:
+def new_metadata(resource: ApiResource, obj: Obj, namespace: str) -> Obj:
     """What of a new object's metadata its creator may decide; raises StatusError 500 for a resourceVersion."""
-    given = found.get("metadata") or {}
+    given = obj.get("metadata") or {}
     if given.get("resourceVersion") not in (None, "", "0"):
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     meta = {key: given[key] for key in _SETTABLE if given.get(key)}

@@ -77,11 +77,11 @@ def name_problem(resource: ApiResource, name: str) -> str:
     """Why ``name`` may not name an object of the resource; empty when it may."""
     if resource.plural in _PATH_SEGMENT:
         return "" if name not in (".", "..") and "/" not in name and "%" not in name else "not a path segment"
-    rule, longest, what = _RULES.get(resource.plural, (_SUBDOMAIN, 253, "a lowercase RFC 1123 subdomain"))
+    rule, longest, kind = _RULES.get(resource.plural, (_SUBDOMAIN, 253, "a lowercase RFC 1123 subdomain"))
     if len(name) > longest:
         return f"must be no more than {longest} characters"
     if not rule.fullmatch(name):
-        return f"{what} must consist of lower case alphanumeric characters (regex used: '{rule.pattern}')"
+        return f"{kind} must consist of lower case alphanumeric characters (regex used: '{rule.pattern}')"
     return ""
 
 

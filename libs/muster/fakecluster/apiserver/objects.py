@@ -80,10 +80,10 @@ class ObjectVerbs:
 
     def get(self, resource: ApiResource, namespace: str, name: str) -> Obj:
         """The object. 404 when there is none."""
-        found = self.find(resource, namespace, name)
-        if found is None:
+        obj = self.find(resource, namespace, name)
+        if obj is None:
             raise not_found(resource, name)
-        return found
+        return obj
 
     def create(self, resource: ApiResource, namespace: str, given: Obj) -> Obj:
         """A new object. 409 when the name is taken, 404 when the namespace is missing, 422 when it is invalid."""
@@ -98,19 +98,19 @@ class ObjectVerbs:
         meta["creationTimestamp"] = stamp(self._now())
         if kind.generation:
             meta["generation"] = 1
-        found = {"apiVersion": resource.api_version, "kind": resource.kind, **given, "metadata": meta}
+        obj = {"apiVersion": resource.api_version, "kind": resource.kind, **given, "metadata": meta}
         if self._mutate is not None:
-            found = self._mutate(resource, found)
-        found = self._completed(kind, found)
+            obj = self._mutate(resource, obj)
+        obj = self._completed(kind, obj)
         causes = metadata.name_problems(resource, meta) + metadata.metadata_problems(meta)
         if resource == PODS:
-            causes += pods.creation_problems(found)
+            causes += pods.creation_problems(obj)
         if causes:
             raise invalid(resource, meta.get("name", ""), causes)
         older = table.objects.get(f"{meta.get('namespace', '')}/{meta['name']}")
         if older is not None:
             raise already_exists(resource, meta["name"], deleting="deletionTimestamp" in older["metadata"])
-        stored = self._store.put(table, found)
+        stored = self._store.put(table, obj)
         if "ownerReferences" in meta:
             self._deletion.collect_if_abandoned(table, stored, self._now())
         return stored
@@ -162,9 +162,9 @@ class ObjectVerbs:
         self, resource: ApiResource, namespace: str, name: str, options: DeleteOptions | None = None
     ) -> tuple[Obj, bool]:
         """Delete; returns the object as the answer shows it, and whether it is gone. 409: wrong precondition."""
-        found = self.get(resource, namespace, name)
+        obj = self.get(resource, namespace, name)
         table = self._store.table(resource)
-        return self._deletion.delete(table, found, options or DeleteOptions(), self._now())
+        return self._deletion.delete(table, obj, options or DeleteOptions(), self._now())
 
     def bind(self, namespace: str, name: str, binding: Obj) -> Obj:
         """Bind a pod to the node that a Binding names. 409 when it has one, is going, is gated, is another pod."""
@@ -241,24 +241,24 @@ class ObjectVerbs:
         message = "the body of the request was in an unknown format - accepted media types include: "
         raise StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
-    def _completed(self, kind: ResourceRules, found: Obj) -> Obj:
+    def _completed(self, kind: ResourceRules, obj: Obj) -> Obj:
         """A new object with everything the server adds to it."""
         resource = kind.resource
         if kind.status and resource != NODES:
-            found.pop("status", None)
+            obj.pop("status", None)
         fill = _DEFAULTS.get(resource)
         if fill is not None:
-            found = fill(found)
+            obj = fill(obj)
         if resource == PODS:
-            found = pods.with_priority(self._store, found)
-            found["status"] = defaults.pod_status(found["spec"], self._now())
+            obj = pods.with_priority(self._store, obj)
+            obj["status"] = defaults.pod_status(obj["spec"], self._now())
         elif resource == JOBS:
-            found = {**defaults.job(found), "status": {}}
+            obj = {**defaults.job(obj), "status": {}}
         elif resource == NAMESPACES:
-            meta = found["metadata"]
+            meta = obj["metadata"]
             meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
-            found = {**found, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-        return found
+            obj = {**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        return obj
 
     def _choose_name(self, table: KindTable, meta: Obj) -> None:
         """Generate a name that is free, if none was given."""
@@ -278,16 +278,16 @@ class ObjectVerbs:
             raise not_found(NAMESPACES, namespace)
         self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
 
-    def _check_name(self, said: str | None, name: str) -> None:
-        if said != name:
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+    def _check_name(self, stated: str | None, name: str) -> None:
+        if stated != name:
+            raise bad_request(f"the name of the object ({stated}) does not match the name on the URL ({name})")
 
 
-def _with_part(found: Obj, source: Obj, key: str) -> Obj:
+def _with_part(obj: Obj, source: Obj, key: str) -> Obj:
     """``found`` with ``source``'s value of ``key``, or without the key when ``source`` has none."""
     if key in source:
-        return {**found, key: source[key]}
-    return {name: value for name, value in found.items() if name != key}
+        return {**obj, key: source[key]}
+    return {name: value for name, value in obj.items() if name != key}
 
 
 def _generation_changed(kind: ResourceRules, old: Obj, new: Obj) -> bool:

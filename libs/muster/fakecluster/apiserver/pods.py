@@ -29,14 +29,14 @@ def with_priority(store: Store, pod: Obj) -> Obj:
     name = spec.get("priorityClassName", "")
     classes = store.table(PRIORITY_CLASSES).objects
     if name:
-        found = classes.get(f"/{name}")
-        value = BUILT_IN_PRIORITIES.get(name) if found is None else found.get("value", 0)
+        class_ = classes.get(f"/{name}")
+        value = BUILT_IN_PRIORITIES.get(name) if class_ is None else class_.get("value", 0)
         if value is None:
             raise forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
         return {**pod, "spec": {**spec, "priority": value}}
-    defaults = [found for found in classes.values() if found.get("globalDefault")]
+    defaults = [class_ for class_ in classes.values() if class_.get("globalDefault")]
     if defaults:
-        chosen = min(defaults, key=lambda found: found["value"])
+        chosen = min(defaults, key=lambda class_: class_["value"])
         named = {"priorityClassName": chosen["metadata"]["name"], "priority": chosen["value"]}
         return {**pod, "spec": {**spec, **named}}
     return {**pod, "spec": {**spec, "priority": 0}}
@@ -67,10 +67,10 @@ def _amount_problems(field: str, amounts: Obj) -> list[Cause]:
 
 def resized(old: Obj, new: Obj) -> Obj:
     """Of a write to the resize subresource, what it may change: resources of the containers that there are."""
-    given = {each.get("name"): each.get("resources") for each in new["spec"].get("containers") or ()}
+    given = {container.get("name"): container.get("resources") for container in new["spec"].get("containers") or ()}
     containers = [
-        {**each, "resources": given[each["name"]]} if given.get(each["name"]) else each
-        for each in old["spec"]["containers"]
+        {**container, "resources": given[container["name"]]} if given.get(container["name"]) else container
+        for container in old["spec"]["containers"]
     ]
     return {**old, "spec": {**old["spec"], "containers": containers}}
 
@@ -135,17 +135,17 @@ def bound(pod: Obj, binding: Any, now: int) -> Obj:
 
 def condition(kind: str, status: str, now: int, reason: str = "", message: str = "") -> Obj:
     """A condition of a pod, as its status lists them."""
-    found = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": stamp(now)}
+    made = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": stamp(now)}
     if reason:
-        found["reason"] = reason
+        made["reason"] = reason
     if message:
-        found["message"] = message
-    return found
+        made["message"] = message
+    return made
 
 
 def with_condition(status: Obj, entry: Obj) -> Obj:
     """The status with this condition, in place of an older condition of the type."""
-    others = [found for found in status.get("conditions") or () if found["type"] != entry["type"]]
+    others = [condition for condition in status.get("conditions") or () if condition["type"] != entry["type"]]
     return {**status, "conditions": [*others, entry]}
 
 

@@ -33,14 +33,14 @@ def parse_selectors(query: Mapping[str, str], fields: frozenset[str]) -> Match |
         parts.append(_field_selector(wanted, fields))
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else lambda found: all(part(found) for part in parts)
+    return parts[0] if len(parts) == 1 else lambda obj: all(part(obj) for part in parts)
 
 
 def _label_selector(text: str) -> Match:
     requirements = [_requirement(part.strip(), text) for part in _COMMA.split(text)]
 
-    def matches(found: Obj) -> bool:
-        labels: dict[str, str] = found["metadata"].get("labels") or {}
+    def matches(obj: Obj) -> bool:
+        labels: dict[str, str] = obj["metadata"].get("labels") or {}
         return all(requirement(labels) for requirement in requirements)
 
     return matches
@@ -71,13 +71,13 @@ def _field_selector(text: str, fields: frozenset[str]) -> Match:
             raise bad_request(f"field label not supported: {path}")
         wanted.append((path.split("."), operator != "!=", value))
 
-    def matches(found: Obj) -> bool:
-        return all((_field(found, path) == value) is positive for path, positive, value in wanted)
+    def matches(obj: Obj) -> bool:
+        return all((_field(obj, path) == value) is positive for path, positive, value in wanted)
 
     return matches
 
 
-def _field(found: Any, path: list[str]) -> str:
+def _field(value: Any, path: list[str]) -> str:
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return "" if found is None else str(found)
+        value = value.get(key) if isinstance(value, dict) else None
+    return "" if value is None else str(value)

@@ -138,8 +138,8 @@ class SimApiServer:
         resource, namespace, name = route.resource, route.namespace, route.name
         match method:
             case "GET":
-                found = self.objects.get(resource, namespace, name) if name else None
-                return 200, list_objects(self.store, table, namespace, query) if found is None else found
+                obj = self.objects.get(resource, namespace, name) if name else None
+                return 200, list_objects(self.store, table, namespace, query) if obj is None else obj
             case "POST":
                 if name or (resource.namespaced and not namespace):
                     raise method_not_allowed()
@@ -154,27 +154,27 @@ class SimApiServer:
                 return 200, self._delete(route, body, query)
 
     def _create(self, route: Route, given: Any) -> Obj:
-        found = self.objects.create(route.resource, route.namespace, given)
+        obj = self.objects.create(route.resource, route.namespace, given)
         if route.resource == CRDS:
-            for kind in kinds_of_definition(found):
+            for kind in kinds_of_definition(obj):
                 self.serve(kind)
-            names = {"acceptedNames": found["spec"]["names"], "storedVersions": []}
+            names = {"acceptedNames": obj["spec"]["names"], "storedVersions": []}
             conditions = [{"type": name, "status": "True"} for name in ("NamesAccepted", "Established")]
             status = {"status": {**names, "conditions": conditions}}
-            return self.objects.patch(CRDS, "", found["metadata"]["name"], status, subresource="status")
-        return found
+            return self.objects.patch(CRDS, "", obj["metadata"]["name"], status, subresource="status")
+        return obj
 
     def _delete(self, route: Route, body: bytes | None, query: Mapping[str, str]) -> Obj:
         resource = route.resource
         graceful = self._table(route).kind.graceful
         options = delete_options(_decoded(body, resource) if body else None, dict(query))
-        found, gone = self.objects.delete(resource, route.namespace, route.name, options)
+        obj, gone = self.objects.delete(resource, route.namespace, route.name, options)
         if gone and resource == CRDS:
-            for kind in kinds_of_definition(found):
+            for kind in kinds_of_definition(obj):
                 self.retire(kind.resource)
         if gone and not graceful:
-            return success(resource, found["metadata"]["name"], found["metadata"]["uid"])
-        return found
+            return success(resource, obj["metadata"]["name"], obj["metadata"]["uid"])
+        return obj
 
     def _act_on_pod(
         self, method: str, route: Route, body: bytes | None, query: Mapping[str, str]
@@ -182,9 +182,9 @@ class SimApiServer:
         if method != "POST":
             raise method_not_allowed()
         given = _decoded(body, PODS)
-        said = (given.get("metadata") or {}).get("name") if isinstance(given, dict) else None
-        if said not in (None, route.name):
-            raise bad_request(f"name in URL does not match name in {route.subresource} object: {said}")
+        stated = (given.get("metadata") or {}).get("name") if isinstance(given, dict) else None
+        if stated not in (None, route.name):
+            raise bad_request(f"name in URL does not match name in {route.subresource} object: {stated}")
         if route.subresource == "binding":
             self.objects.bind(route.namespace, route.name, given)
         else:
@@ -199,21 +199,21 @@ class SimApiServer:
         if method != "GET":
             return 404, b"404 page not found\n"
         kinds = [table.kind for table in self.store.tables()]
-        found: Obj | None
+        obj: Obj | None
         match path.strip("/").split("/"):
             case ["version"]:
-                found = discovery.version_document()
+                obj = discovery.version_document()
             case ["api"]:
-                found = discovery.api_versions()
+                obj = discovery.api_versions()
             case ["apis"]:
-                found = discovery.group_list(kinds)
+                obj = discovery.group_list(kinds)
             case ["apis", group]:
-                found = discovery.group_document(group, kinds)
+                obj = discovery.group_document(group, kinds)
             case _ if path in _HEALTH:
                 return 200, b"ok"
             case _:
-                found = discovery.resource_list(path.rstrip("/"), kinds)
-        return (404, b"404 page not found\n") if found is None else (200, found)
+                obj = discovery.resource_list(path.rstrip("/"), kinds)
+        return (404, b"404 page not found\n") if obj is None else (200, obj)
 
     def route(self, path: str) -> Route | None:
         """The target of a path; None for a path that is not served."""

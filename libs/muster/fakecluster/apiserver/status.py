@@ -68,12 +68,12 @@ def already_exists(resource: ApiResource, name: str, *, deleting: bool) -> Statu
     )
 
 
-def conflict(resource: ApiResource, name: str, why: str, *, what: str = "", kind: str = "") -> StatusError:
-    """``what`` is how the message names the resource, ``kind`` how the details do; both default to the plural."""
+def conflict(resource: ApiResource, name: str, why: str, *, title: str = "", kind: str = "") -> StatusError:
+    """``title`` is how the message names the resource, ``kind`` how the details do; both default to the plural."""
     return StatusError(
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on {what or resource} "{name}": {why}',
+        f'Operation cannot be fulfilled on {title or resource} "{name}": {why}',
         about(resource, name, kind),
     )
 
@@ -87,25 +87,25 @@ def stale(resource: ApiResource, name: str) -> StatusError:
     )
 
 
-def wrong_precondition(resource: ApiResource, name: str, field: str, wanted: str, found: str) -> StatusError:
+def wrong_precondition(resource: ApiResource, name: str, field: str, wanted: str, actual: str) -> StatusError:
     """A DELETE named another ``uid`` or ``resourceVersion`` than the object has."""
     word, happened = ("UID", "deleted and then recreated") if field == "uid" else ("ResourceVersion", "modified")
     why = (
-        f"the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). "
+        f"the {word} in the precondition ({wanted}) does not match the {word} in record ({actual}). "
         f"The object might have been {happened}"
     )
     kind = resource.kind + (f".{resource.group}" if resource.group else "")
-    return conflict(resource, name, why, what=kind, kind=resource.kind)
+    return conflict(resource, name, why, title=kind, kind=resource.kind)
 
 
 def invalid(resource: ApiResource, name: str, causes: list[tuple[str, str, str]]) -> StatusError:
     """``causes``: (field path, reason such as FieldValueInvalid, message) of everything that is wrong."""
     texts = [f"{field}: {message}" for field, _, message in causes]
     kind = resource.kind + (f".{resource.group}" if resource.group else "")
-    found = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = about(resource, name, resource.kind)
     details["causes"] = [{"reason": reason, "message": message, "field": field} for field, reason, message in causes]
-    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {found}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details)
 
 
 def rejected() -> StatusError:

@@ -31,11 +31,11 @@ class StoredChange:
 
     __slots__ = ("_line", "object", "previous", "resource", "type", "version")
 
-    def __init__(self, kind: ChangeType, version: int, resource: ApiResource, found: Obj, previous: Obj | None) -> None:
+    def __init__(self, kind: ChangeType, version: int, resource: ApiResource, obj: Obj, previous: Obj | None) -> None:
         self.type = kind
         self.version = version
         self.resource = resource
-        self.object = found
+        self.object = obj
         self.previous = previous
         self._line: bytes | None = None
 
@@ -47,12 +47,12 @@ class StoredChange:
         return self._line
 
 
-def watch_line(kind: str, found: Obj) -> bytes:
-    return b'{"type":"%s","object":%s}' % (kind.encode(), encode(found))
+def watch_line(kind: str, obj: Obj) -> bytes:
+    return b'{"type":"%s","object":%s}' % (kind.encode(), encode(obj))
 
 
-def key_of(found: Obj) -> Key:
-    meta = found["metadata"]
+def key_of(obj: Obj) -> Key:
+    meta = obj["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
 
 
@@ -134,8 +134,8 @@ class Store:
         """Forget a kind with all its objects."""
         table = self._tables.pop(resource)
         del self._paths[resource.root, resource.plural]
-        for found in table.objects.values():
-            self._places.pop(found["metadata"]["uid"], None)
+        for obj in table.objects.values():
+            self._places.pop(obj["metadata"]["uid"], None)
 
     def tables(self) -> Iterator[KindTable]:
         return iter(list(self._tables.values()))
@@ -155,12 +155,12 @@ class Store:
         self._places.clear()
         self._dependents.clear()
         by_kind = {(resource.api_version, resource.kind): table for resource, table in self._tables.items()}
-        for found in objects:
-            table = by_kind[found["apiVersion"], found["kind"]]
-            uid, key = found["metadata"]["uid"], key_of(found)
-            table.objects[key] = found
+        for obj in objects:
+            table = by_kind[obj["apiVersion"], obj["kind"]]
+            uid, key = obj["metadata"]["uid"], key_of(obj)
+            table.objects[key] = obj
             self._places[uid] = (table, key)
-            self._reown(uid, (), found["metadata"].get("ownerReferences") or ())
+            self._reown(uid, (), obj["metadata"].get("ownerReferences") or ())
         self.version = version
 
     def subscribe(
@@ -182,14 +182,14 @@ class Store:
         """Uids of the objects that name this one as an owner, oldest first."""
         return list(self._dependents.get(uid, ()))
 
-    def put(self, table: KindTable, found: Obj) -> Obj:
+    def put(self, table: KindTable, obj: Obj) -> Obj:
         """Store a new version of an object, whose metadata the caller has just made; returns it."""
-        key = key_of(found)
+        key = key_of(obj)
         previous = table.objects.get(key)
         self.version += 1
-        meta = found["metadata"]
+        meta = obj["metadata"]
         meta["resourceVersion"] = str(self.version)
-        table.objects[key] = found
+        table.objects[key] = obj
         before = [] if previous is None else previous["metadata"].get("ownerReferences") or ()
         if previous is None:
             self._places[meta["uid"]] = (table, key)
@@ -197,17 +197,17 @@ class Store:
         if before != after:
             self._reown(meta["uid"], before, after)
         kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
-        self._tell(table, StoredChange(kind, self.version, table.kind.resource, found, previous))
-        return found
+        self._tell(table, StoredChange(kind, self.version, table.kind.resource, obj, previous))
+        return obj
 
-    def remove(self, table: KindTable, found: Obj) -> Obj:
+    def remove(self, table: KindTable, obj: Obj) -> Obj:
         """Forget an object; returns it as the watchers see it last, with the version of its end."""
-        previous = table.objects.pop(key_of(found))
-        uid = found["metadata"]["uid"]
+        previous = table.objects.pop(key_of(obj))
+        uid = obj["metadata"]["uid"]
         del self._places[uid]
         self._reown(uid, previous["metadata"].get("ownerReferences") or (), ())
         self.version += 1
-        last = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
+        last = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         self._tell(table, StoredChange("DELETED", self.version, table.kind.resource, last, previous))
         return last
 

@@ -28,11 +28,11 @@ class Column(Struct, frozen=True):
     priority: int = 0
     """Over 0: shown by ``-o wide`` only."""
 
-    def cell(self, found: Obj, now: int) -> Cell:
+    def cell(self, obj: Obj, now: int) -> Cell:
         """What the column shows of an object at ``now`` (ms since the epoch)."""
         if not isinstance(self.source, str):
-            return self.source(found, now)
-        value = at_path(found, self.source)
+            return self.source(obj, now)
+        value = at_path(obj, self.source)
         if self.type == "date":
             return age(value, now)
         if value is None or isinstance(value, int):
@@ -40,13 +40,13 @@ class Column(Struct, frozen=True):
         return str(value) if not isinstance(value, dict | list) else _compact(value)
 
 
-def at_path(found: Any, path: str) -> Any:
+def at_path(value: Any, path: str) -> Any:
     """The value at a dotted path such as ``.status.root.name``; None when there is none."""
     for key in path.strip(".").split("."):
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return None
-        found = found.get(key)
-    return found
+        value = value.get(key)
+    return value
 
 
 def age(stamp: Any, now: int) -> str:
@@ -128,8 +128,8 @@ def _job_status(job: Obj, _now: int) -> Cell:
     return over or "Running"
 
 
-def _data(found: Obj, _now: int) -> Cell:
-    return len(found.get("data") or {})
+def _data(obj: Obj, _now: int) -> Cell:
+    return len(obj.get("data") or {})
 
 
 _NAME = Column("Name", ".metadata.name")
@@ -252,9 +252,7 @@ def table(resource: str, objects: Iterable[Obj], meta: Obj, now: int, *, include
         }
         for column in columns
     ]
-    rows = [
-        {"cells": [column.cell(found, now) for column in columns], **_included(found, include)} for found in objects
-    ]
+    rows = [{"cells": [column.cell(obj, now) for column in columns], **_included(obj, include)} for obj in objects]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -264,10 +262,10 @@ def table(resource: str, objects: Iterable[Obj], meta: Obj, now: int, *, include
     }
 
 
-def _included(found: Obj, include: str) -> Obj:
+def _included(obj: Obj, include: str) -> Obj:
     if include == "None":
         return {}
     if include == "Object":
-        return {"object": found}
-    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
+        return {"object": obj}
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
     return {"object": partial}

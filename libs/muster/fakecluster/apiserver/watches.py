@@ -64,16 +64,16 @@ class WatchStream:
         # An unset version and 0 both begin with the existing objects, as made-up additions.
         self._after = self._store.version
         for key in sorted(self._table.objects):
-            found = self._table.objects[key]
-            if self._wanted(found):
-                self._deliver(watch_line("ADDED", found))
+            obj = self._table.objects[key]
+            if self._wanted(obj):
+                self._deliver(watch_line("ADDED", obj))
         if self._bookmarks and (wants_all or version == 0):
             self._deliver(self._bookmark({INITIAL_END: "true"}))
 
-    def _wanted(self, found: Obj) -> bool:
-        if self._namespace and found["metadata"].get("namespace") != self._namespace:
+    def _wanted(self, obj: Obj) -> bool:
+        if self._namespace and obj["metadata"].get("namespace") != self._namespace:
             return False
-        return self._matches is None or self._matches(found)
+        return self._matches is None or self._matches(obj)
 
     def _on_change(self, change: StoredChange) -> None:
         """Deliver a change as this watcher sees it: an object can enter and leave its selection."""

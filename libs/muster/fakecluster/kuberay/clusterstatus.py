@@ -109,10 +109,10 @@ class _Conditions:
 
     def set(self, kind: str, status: str, reason: str, message: str = "") -> None:
         entry = {"type": kind, "status": status, "reason": reason, "message": message}
-        for place, found in enumerate(self.entries):
-            if found["type"] == kind:
-                same = found["status"] == status
-                entry["lastTransitionTime"] = found["lastTransitionTime"] if same else stamp(self._now)
+        for place, condition in enumerate(self.entries):
+            if condition["type"] == kind:
+                same = condition["status"] == status
+                entry["lastTransitionTime"] = condition["lastTransitionTime"] if same else stamp(self._now)
                 self.entries[place] = entry
                 return
         self.entries.append({**entry, "lastTransitionTime": stamp(self._now)})
@@ -166,13 +166,13 @@ def _template_amounts(group: Obj) -> Vector:
 
 
 def _head(cluster: Obj, heads: list[Obj]) -> Obj:
-    found = {"serviceName": words.head_service(cluster)}
+    head = {"serviceName": words.head_service(cluster)}
     if heads:
-        found["podName"] = heads[0]["metadata"]["name"]
+        head["podName"] = heads[0]["metadata"]["name"]
         address = (heads[0].get("status") or {}).get("podIP")
         if address:
-            found["podIP"] = address
-    return found
+            head["podIP"] = address
+    return head
 
 
 def _node_type(pod: Obj) -> str:

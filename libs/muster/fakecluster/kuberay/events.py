@@ -9,9 +9,9 @@ from muster.fakecluster.operations import Create
 from muster.model.api import EVENTS
 
 
-def warning(found: Obj, reason: str, message: str, now: int) -> Create:
+def warning(obj: Obj, reason: str, message: str, now: int) -> Create:
     """A warning about an object, named after its text, so that repeating the text adds nothing."""
-    meta = found["metadata"]
+    meta = obj["metadata"]
     name = f"{meta['name']}.{derived_suffix(meta['uid'], meta['generation'], reason, message)}"
     return Create(
         EVENTS,
@@ -19,8 +19,8 @@ def warning(found: Obj, reason: str, message: str, now: int) -> Create:
         {
             "metadata": {"name": name, "namespace": meta["namespace"]},
             "involvedObject": {
-                "apiVersion": found["apiVersion"],
-                "kind": found["kind"],
+                "apiVersion": obj["apiVersion"],
+                "kind": obj["kind"],
                 "name": meta["name"],
                 "namespace": meta["namespace"],
                 "uid": meta["uid"],

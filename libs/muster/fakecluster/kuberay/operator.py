@@ -43,12 +43,12 @@ class KubeRayOperator:
         self._runs: dict[str, dict[str, RayRun]] = {}
         """uid of the RayCluster -> id of the Ray job -> the Ray job."""
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note a change and mark the objects it concerns."""
-        meta = found["metadata"]
+        meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}"
         if resource == PODS:
-            self._heard_pod(kind, found)
+            self._heard_pod(kind, obj)
             return
         kept = {RAYJOBS: self._jobs, RAYCLUSTERS: self._clusters, JOBS: self._submitters}[resource]
         if resource == JOBS and words.FROM_NAME not in (meta.get("labels") or {}):
@@ -56,7 +56,7 @@ class KubeRayOperator:
         if kind == "DELETED":
             kept.pop(key, None)
         else:
-            kept[key] = found
+            kept[key] = obj
         if resource == RAYCLUSTERS:
             self.queue.mark(f"cluster {key}")
             owner = (meta.get("labels") or {}).get(words.FROM_NAME)
@@ -92,12 +92,12 @@ class KubeRayOperator:
             if pod["metadata"]["labels"].get(words.NODE_TYPE) == "head"
         ]
         seen = RayJobSeen(job, cluster, self._submitters.get(name), bool(heads) or not self.settings.pods, run)
-        found = reconcile_rayjob(seen, now, self.settings)
-        again_ms = found.again_ms
-        if found.submit and cluster is not None:
+        plan = reconcile_rayjob(seen, now, self.settings)
+        again_ms = plan.again_ms
+        if plan.submit and cluster is not None:
             self._start(job, status["jobId"], cluster, now)
             again_ms = 0
-        return OperationPlan(found.operations, again_ms)
+        return OperationPlan(plan.operations, again_ms)
 
     def _run(self, name: str, job: Obj, status: Obj, cluster: Obj | None, now: int) -> RayRun | None:
         """What Ray knows of the RayJob's Ray job; starts it when its submitter has begun."""

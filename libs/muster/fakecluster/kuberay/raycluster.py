@@ -61,7 +61,7 @@ def _let_go(cluster: Obj, now: int) -> tuple[ApiOperation, ...]:
     finalizers = cluster["metadata"].get("finalizers") or []
     if words.IDLE_FINALIZER not in finalizers:
         return ()
-    left = [each for each in finalizers if each != words.IDLE_FINALIZER]
+    left = [finalizer for finalizer in finalizers if finalizer != words.IDLE_FINALIZER]
     gone = {**cluster, "metadata": {**cluster["metadata"], "finalizers": left}}
     message = "the cluster was idle for the time of idleTerminationOptions"
     return warning(cluster, "DeletedIdleRayCluster", message, now), Replace(RAYCLUSTERS, gone)

@@ -57,12 +57,12 @@ class _Look:
 
     def mark(self, kind: str, status: str, reason: str) -> None:
         entries = [dict(entry) for entry in self.status.get("conditions") or ()]
-        found = next((entry for entry in entries if entry["type"] == kind), None)
-        if found is None:
-            found = {"type": kind}
-            entries.append(found)
-        if (found.get("status"), found.get("reason")) != (status, reason):
-            found |= {"status": status, "reason": reason, "message": "", "lastTransitionTime": stamp(self.now)}
+        current = next((entry for entry in entries if entry["type"] == kind), None)
+        if current is None:
+            current = {"type": kind}
+            entries.append(current)
+        if (current.get("status"), current.get("reason")) != (status, reason):
+            current |= {"status": status, "reason": reason, "message": "", "lastTransitionTime": stamp(self.now)}
         self.status["conditions"] = entries
 
     def delete(self, cluster: Obj) -> None:
@@ -122,7 +122,7 @@ def _let_go(seen: RayServiceSeen, now: int) -> OperationPlan:
     look, meta = _Look(seen, now), seen.service["metadata"]
     for cluster in seen.clusters.values():
         look.delete(cluster)
-    kept = [each for each in meta.get("finalizers") or () if each != words.SERVICE_FINALIZER]
+    kept = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != words.SERVICE_FINALIZER]
     if not seen.clusters and kept != (meta.get("finalizers") or []):
         look.operations.append(Replace(RAYSERVICES, {**seen.service, "metadata": {**meta, "finalizers": kept}}))
     return OperationPlan(tuple(look.operations))

@@ -28,15 +28,15 @@ class RayServiceOperator:
         self._unnamed: dict[str, dict[str, int]] = {}
         """namespace/name of a service -> name of a cluster that it names no longer -> since when"""
 
-    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+    def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
         """Note a change and mark the service it concerns."""
-        meta = found["metadata"]
+        meta = obj["metadata"]
         if resource == RAYSERVICES:
             key = f"{meta['namespace']}/{meta['name']}"
             if kind == "DELETED":
                 self._services.pop(key, None)
             else:
-                self._services[key] = found
+                self._services[key] = obj
             self.queue.mark(key)
             return
         labels = meta.get("labels") or {}
@@ -47,7 +47,7 @@ class RayServiceOperator:
         if kind == "DELETED":
             clusters.pop(meta["name"], None)
         else:
-            clusters[meta["name"]] = found
+            clusters[meta["name"]] = obj
         self.queue.mark(key)
 
     def plan(self, key: str, now: int) -> OperationPlan:

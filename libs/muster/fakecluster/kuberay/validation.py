@@ -190,8 +190,10 @@ def _amounts_problem(group: Obj) -> str:
 
 def _containers(group: Obj) -> list[Obj]:
     """The containers of a group's pods; none where our definition, which leaves templates open, accepted nonsense."""
-    found = _object(_object(group.get("template")).get("spec")).get("containers")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    containers = _object(_object(group.get("template")).get("spec")).get("containers")
+    return (
+        [container for container in containers if isinstance(container, dict)] if isinstance(containers, list) else []
+    )
 
 
 def _object(value: object) -> Obj:

@@ -105,19 +105,19 @@ def read_manifest(folder: Path) -> ArchiveManifest:
     """What an archive says it holds. Raises ArchiveError."""
     path = folder / MANIFEST
     try:
-        found = _manifests.decode(path.read_bytes())
+        manifest = _manifests.decode(path.read_bytes())
     except FileNotFoundError as err:
         raise ArchiveError(f"{folder} is no archive: it has no {MANIFEST}") from err
     except UNREADABLE as err:
         raise ArchiveError(f"{path} is no manifest of an archive: {err}") from err
-    if found.format != FORMAT:
-        raise ArchiveError(f"{path} has format {found.format} and this build reads {FORMAT}; upgrade it")
+    if manifest.format != FORMAT:
+        raise ArchiveError(f"{path} has format {manifest.format} and this build reads {FORMAT}; upgrade it")
     follows = 1
-    for segment in found.segments:
+    for segment in manifest.segments:
         if segment.first != follows or segment.last < segment.first or "/" in segment.file:
             raise ArchiveError(f"{path}: {segment.file} does not follow sequence {follows - 1}; commits are missing")
         follows = segment.last + 1
-    return found
+    return manifest
 
 
 class ArchiveWriter:
@@ -307,10 +307,10 @@ def read_lines(folder: Path, manifest: ArchiveManifest | None = None) -> Iterato
         path = folder / segment.file
         try:
             with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-                if found != segment.sha256:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if digest != segment.sha256:
                     raise ArchiveError(
-                        f"{path} is damaged: its sha256 is {found}, and {MANIFEST} says {segment.sha256}"
+                        f"{path} is damaged: its sha256 is {digest}, and {MANIFEST} says {segment.sha256}"
                     )
                 file.seek(0)
                 yield from _of_segment(path, file, segment)
@@ -323,13 +323,13 @@ def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Archi
     with cast("IO[bytes]", gzip.open(file, "rb")) as lines:
         for line in bounded_lines(lines):
             try:
-                found = _lines.decode(line)
+                line_read = _lines.decode(line)
             except UNREADABLE as err:
                 raise ArchiveError(f"{path}: what follows sequence {seq} is no commit: {err}") from err
-            if found.seq != seq + 1:
-                raise ArchiveError(f"{path}: sequence {found.seq} follows {seq}; commits are missing")
-            seq = found.seq
-            yield found
+            if line_read.seq != seq + 1:
+                raise ArchiveError(f"{path}: sequence {line_read.seq} follows {seq}; commits are missing")
+            seq = line_read.seq
+            yield line_read
     if seq != segment.last:
         raise ArchiveError(f"{path} ends at sequence {seq}, and {MANIFEST} says {segment.last}")
 

@@ -46,12 +46,12 @@ def archive_of(folder: Path, identity: LogIdentity) -> Path:
 
     Raises ArchiveError.
     """
-    mine = {identity.log_id, *(each.log_id for each in identity.earlier)}
-    for found in (folder, *sorted(folder.glob(f"{RESTARTED}*"))):
-        if not is_archive(found):
+    mine = {identity.log_id, *(generation.log_id for generation in identity.earlier)}
+    for archive in (folder, *sorted(folder.glob(f"{RESTARTED}*"))):
+        if not is_archive(archive):
             continue
-        if read_manifest(found).log_id in mine:
-            return found
+        if read_manifest(archive).log_id in mine:
+            return archive
     return folder / f"{RESTARTED}{identity.generation}" if is_archive(folder) else folder
 
 
@@ -63,7 +63,7 @@ async def archive(
     Raises ArchiveError, OSError.
     """
     identity = log.identity
-    earlier = [each.log_id for each in identity.earlier]
+    earlier = [generation.log_id for generation in identity.earlier]
     with ArchiveWriter(
         folder,
         identity.cell,

@@ -24,26 +24,26 @@ class Budget:
         self.closed: dict[str, float] = {}
         """{stage: the time at which it is opened again}"""
 
-    def look(self, now: float, found: Filled) -> tuple[int, int] | None:
+    def look(self, now: float, filled: Filled) -> tuple[int, int] | None:
         """Take in the fill of the log at a time (s). The (sequence after which, bytes) of a growth to look into.
 
         None: all stages together wrote less than the part of one stage.
         """
-        for stage in found.closed:
+        for stage in filled.closed:
             self.closed.setdefault(stage, now + WINDOW_S)  # Another keeper closed it.
         while self._history and self._history[0][0] < now - WINDOW_S:
             self._history.popleft()
-        self._history.append((now, found))
+        self._history.append((now, filled))
         before = self._history[0][1]
-        grown = found.bytes - before.bytes
-        return (before.last_seq, grown) if 0 < self._limit(found) < grown else None
+        grown = filled.bytes - before.bytes
+        return (before.last_seq, grown) if 0 < self._limit(filled) < grown else None
 
-    def beyond(self, now: float, found: Filled, grown: int, shares: Mapping[str, float]) -> dict[str, int]:
+    def beyond(self, now: float, filled: Filled, grown: int, shares: Mapping[str, float]) -> dict[str, int]:
         """{stage: bytes} of the stages beyond their part, closed from now on."""
         over = {
             stage: int(share * grown)
             for stage, share in sorted(shares.items())
-            if share * grown > self._limit(found) and stage != "genesis"
+            if share * grown > self._limit(filled) and stage != "genesis"
         }
         if over:
             self.closed |= dict.fromkeys(over, now + WINDOW_S)
@@ -57,5 +57,5 @@ class Budget:
             del self.closed[stage]
         return ended
 
-    def _limit(self, found: Filled) -> int:
-        return max(found.max_bytes, 0) * self._percent // 100
+    def _limit(self, filled: Filled) -> int:
+        return max(filled.max_bytes, 0) * self._percent // 100

@@ -17,14 +17,14 @@ def compare(stream: str, copies: Mapping[str, Mapping[int, bytes]], first: int, 
     """
     wrong: dict[tuple[Cause, str], list[int]] = {}
     for seq in range(first, last + 1):
-        found = {name: copy.get(seq) for name, copy in copies.items()}
-        contents = Counter(each for each in found.values() if each is not None).most_common(2)
+        by_server = {name: copy.get(seq) for name, copy in copies.items()}
+        contents = Counter(content for content in by_server.values() if content is not None).most_common(2)
         if not contents:
             wrong.setdefault(("lost", ""), []).append(seq)
         elif len(contents) == 2 and contents[0][1] == contents[1][1]:
             wrong.setdefault(("differs", ""), []).append(seq)
         else:
-            for name, content in found.items():
+            for name, content in by_server.items():
                 if content != contents[0][0]:
                     wrong.setdefault(("differs", name), []).append(seq)
     return [

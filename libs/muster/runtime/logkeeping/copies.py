@@ -62,7 +62,7 @@ class Repair(Struct, frozen=True):
 
 def members(servers: Sequence[Server]) -> set[str]:
     """The names of all servers that there are, as far as those that are up know."""
-    return {name for each in servers for name in (each.name, *each.peers)}
+    return {name for server in servers for name in (server.name, *server.peers)}
 
 
 def judge(servers: Sequence[Server], before: Sequence[Server], cell: str) -> list[ServerTrouble]:
@@ -72,17 +72,17 @@ def judge(servers: Sequence[Server], before: Sequence[Server], cell: str) -> lis
 
 def log_copies(servers: Sequence[Server], cell: str) -> dict[str, dict[str, Copy]]:
     """{each generation of the log that a server has, oldest first: {server: its copy}}"""
-    found: dict[str, dict[str, Copy]] = {}
+    by_stream: dict[str, dict[str, Copy]] = {}
     for server in servers:
         for stream, copy in server.copies.items():
             if subjects.log_generation(cell, stream) is not None:
-                found.setdefault(stream, {})[server.name] = copy
-    return dict(sorted(found.items(), key=lambda each: subjects.log_generation(cell, each[0]) or 0))
+                by_stream.setdefault(stream, {})[server.name] = copy
+    return dict(sorted(by_stream.items(), key=lambda item: subjects.log_generation(cell, item[0]) or 0))
 
 
 def all_up(servers: Sequence[Server]) -> bool:
     """Whether every server that there is says how it is, and has JetStream."""
-    return len(members(servers)) == len(servers) and all(each.jetstream for each in servers)
+    return len(members(servers)) == len(servers) and all(server.jetstream for server in servers)
 
 
 def repairs(
@@ -92,38 +92,40 @@ def repairs(
     if not all_up(servers):
         return []
     troubles = [*_of_copies(servers, before, cell), *differing]
-    found = []
+    due = []
     for stream, copies in log_copies(servers, cell).items():
-        damaged = frozenset(each.server for each in troubles if each.stream == stream and each.cause in DAMAGED)
+        damaged = frozenset(
+            trouble.server for trouble in troubles if trouble.stream == stream and trouble.cause in DAMAGED
+        )
         damaged &= copies.keys()
-        behind = {each.server for each in troubles if each.stream == stream and each.cause == "behind"}
+        behind = {trouble.server for trouble in troubles if trouble.stream == stream and trouble.cause == "behind"}
         whole = sorted(copies.keys() - damaged - behind, key=lambda name: (name != copies[name].leader, name))
         if damaged and whole:
-            found.append(Repair(stream, damaged, whole[0]))
-    return found
+            due.append(Repair(stream, damaged, whole[0]))
+    return due
 
 
 def _of_servers(servers: Sequence[Server], before: Sequence[Server]) -> Iterator[ServerTrouble]:
-    for name in sorted(members([*servers, *before]) - {each.name for each in servers}):
+    for name in sorted(members([*servers, *before]) - {server.name for server in servers}):
         yield ServerTrouble("down", name)
-    complained = {each.name for each in before if each.complaint}
-    for each in servers:
-        if not each.jetstream:
-            yield ServerTrouble("jetstream_off", each.name)
-        elif "write error" in each.complaint:
-            yield ServerTrouble("unwritable", each.name, said=each.complaint)
-        elif each.limit and each.used * 100 >= each.limit * NEARLY_FULL_PERCENT:
-            yield ServerTrouble("nearly_full", each.name, number=each.used * 100 // each.limit)
-        elif each.complaint and each.name in complained and len(members(servers)) == len(servers):
-            yield ServerTrouble("unhealthy", each.name, said=each.complaint)
+    complained = {server.name for server in before if server.complaint}
+    for server in servers:
+        if not server.jetstream:
+            yield ServerTrouble("jetstream_off", server.name)
+        elif "write error" in server.complaint:
+            yield ServerTrouble("unwritable", server.name, said=server.complaint)
+        elif server.limit and server.used * 100 >= server.limit * NEARLY_FULL_PERCENT:
+            yield ServerTrouble("nearly_full", server.name, number=server.used * 100 // server.limit)
+        elif server.complaint and server.name in complained and len(members(servers)) == len(servers):
+            yield ServerTrouble("unhealthy", server.name, said=server.complaint)
 
 
 def _of_all(servers: Sequence[Server]) -> Iterator[ServerTrouble]:
     """What concerns JetStream as a whole: without a majority nothing is stored, and nothing answers."""
-    count, working = len(members(servers)), [each for each in servers if each.jetstream]
+    count, working = len(members(servers)), [server for server in servers if server.jetstream]
     if count > 1 and len(working) * 2 <= count:
         yield ServerTrouble("no_quorum", number=count // 2 + 1)
-    elif count > 1 and not any(each.leader for each in working):
+    elif count > 1 and not any(server.leader for server in working):
         yield ServerTrouble("no_leader")
 
 

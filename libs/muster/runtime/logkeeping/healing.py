@@ -28,31 +28,31 @@ async def rebuild(js: JetStream, repair: Repair) -> bool:
     Raises BusError, also for a step that takes longer than STEP_S; :func:`restore` completes what was begun.
     """
     stream, damaged = repair.stream, repair.damaged
-    found = await _info(js, stream)
-    if found.cluster.leader in damaged:
+    info = await _info(js, stream)
+    if info.cluster.leader in damaged:
         await js.ask(f"STREAM.LEADER.STEPDOWN.{stream}", {"placement": {"preferred": repair.whole}})
-        found = await _until(js, stream, lambda each: each.cluster.leader not in ("", *damaged))
-    wanted = int(found.config["num_replicas"])
-    metadata = {**(found.config.get("metadata") or {}), WANTED: str(wanted)}
+        info = await _until(js, stream, lambda info: info.cluster.leader not in ("", *damaged))
+    wanted = int(info.config["num_replicas"])
+    metadata = {**(info.config.get("metadata") or {}), WANTED: str(wanted)}
     for count in range(wanted - 1, 0, -1):
-        if found.cluster.leader in damaged:
+        if info.cluster.leader in damaged:
             break
-        await _update(js, {**found.config, "num_replicas": count, "metadata": metadata})
-        found = await _until(js, stream, lambda each, count=count: len(each.cluster.members) == count)  # type: ignore[misc]
-        if damaged.isdisjoint(found.cluster.members):
+        await _update(js, {**info.config, "num_replicas": count, "metadata": metadata})
+        info = await _until(js, stream, lambda info, count=count: len(info.cluster.members) == count)  # type: ignore[misc]
+        if damaged.isdisjoint(info.cluster.members):
             break
     await restore(js, stream)
-    return damaged.isdisjoint(found.cluster.members)
+    return damaged.isdisjoint(info.cluster.members)
 
 
 async def restore(js: JetStream, stream: str) -> bool:
     """Have a stream on as many servers again as it was before a repair, where one was begun. Raises BusError."""
-    found = await js.info(stream, checks=1)
-    metadata = dict((found.config.get("metadata") or {}) if found is not None else {})
+    info = await js.info(stream, checks=1)
+    metadata = dict((info.config.get("metadata") or {}) if info is not None else {})
     wanted = metadata.pop(WANTED, "")
-    if found is None or not wanted.isdigit():
+    if info is None or not wanted.isdigit():
         return False
-    await _update(js, {**found.config, "num_replicas": int(wanted), "metadata": metadata})
+    await _update(js, {**info.config, "num_replicas": int(wanted), "metadata": metadata})
     return True
 
 
@@ -61,22 +61,22 @@ async def _update(js: JetStream, config: Mapping[str, Any]) -> None:
 
 
 async def _info(js: JetStream, stream: str) -> StreamInfo:
-    found = await js.info(stream, checks=1)
-    if found is None:
+    info = await js.info(stream, checks=1)
+    if info is None:
         raise BusError(f"stream {stream} is gone")
-    return found
+    return info
 
 
 async def _until(js: JetStream, stream: str, settled: Callable[[StreamInfo], bool]) -> StreamInfo:
     """The stream, once it is as it was asked to be."""
     backoff = GrowingPause()
-    found = await _info(js, stream)
+    info = await _info(js, stream)
     try:
         async with asyncio.timeout(STEP_S):
-            while not settled(found):
+            while not settled(info):
                 await backoff.pause()
-                found = await _info(js, stream)
+                info = await _info(js, stream)
     except TimeoutError:
-        on = ", ".join(sorted(found.cluster.members)) or "no server"
+        on = ", ".join(sorted(info.cluster.members)) or "no server"
         raise BusError(f"stream {stream} did not change its members within {STEP_S:g} s: it is on {on}") from None
-    return found
+    return info

@@ -116,34 +116,34 @@ def read_base(path: Path) -> list[Snapshot]:
 
     Raises LogFileError, OSError.
     """
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     if path.is_dir():
-        return found
+        return snapshots
     with _open(path, "rb") as file:
         try:
             for line in bounded_lines(file, _BASE):
                 if not line.startswith(_BASE):
                     break
-                found.append(_bases.decode(line).base)
+                snapshots.append(_bases.decode(line).base)
         except (EOFError, zlib.error, gzip.BadGzipFile, *UNREADABLE) as err:
-            raise LogFileError(f"{path} line {len(found) + 1} is no state of a stage: {err}") from err
-    return found
+            raise LogFileError(f"{path} line {len(snapshots) + 1} is no state of a stage: {err}") from err
+    return snapshots
 
 
 def _judge_of(base: Iterable[Snapshot]) -> Judge:
     """A judge that knows the states at the beginning of a file."""
-    for each in base:
+    for snapshot in base:
         with contextlib.suppress(ValueError):  # A state of another version: what it knew is not known.
-            found = decode_state(each.body, StageState)
-            return Judge(found.docket, found.log_id, found.generation)
+            state = decode_state(snapshot.body, StageState)
+            return Judge(state.docket, state.log_id, state.generation)
     return Judge(Docket())
 
 
 def _stored(path: Path, number: int, line: bytes) -> Stored:
     cut_off = "" if line.endswith(b"\n") else "; the file is cut off there"
     try:
-        found = _lines.decode(line)
-        return stored_of(found)
+        entry = _lines.decode(line)
+        return stored_of(entry)
     except UnknownEventError as err:
         raise LogFileError(f"{path} line {number}: {err}") from err
     except (*UNREADABLE, UnreadableCommitError) as err:

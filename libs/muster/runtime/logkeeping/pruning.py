@@ -47,12 +47,14 @@ class Sealed(Struct, frozen=True):
 
 async def sealed(js: JetStream, identity: LogIdentity) -> list[Sealed]:
     """Every sealed generation that can be read, the oldest first."""
-    firsts = [*(each.first for each in identity.earlier), identity.first]
-    found: list[Sealed] = []
-    for each, follows in zip(identity.earlier, firsts[1:], strict=True):
-        info = await js.info(subjects.log_stream(identity.cell, each.generation))
-        found.append(Sealed(each.generation, each.first, follows - 1, info.state.bytes if info is not None else 0))
-    return found
+    firsts = [*(generation.first for generation in identity.earlier), identity.first]
+    generations: list[Sealed] = []
+    for generation, follows in zip(identity.earlier, firsts[1:], strict=True):
+        info = await js.info(subjects.log_stream(identity.cell, generation.generation))
+        generations.append(
+            Sealed(generation.generation, generation.first, follows - 1, info.state.bytes if info is not None else 0)
+        )
+    return generations
 
 
 def surplus(there: Sequence[Sealed], keep: int) -> Sequence[Sealed]:
@@ -63,15 +65,15 @@ def surplus(there: Sequence[Sealed], keep: int) -> Sequence[Sealed]:
 async def deletable(js: JetStream, log: JetStreamLog, generation: int, folder: Path) -> Sealed:
     """The generation, if it may be deleted: ``folder`` is the archive with the log. Raises PruneError, ArchiveError."""
     identity = log.identity
-    found = await _oldest(js, identity, generation)
+    sealed = await _oldest(js, identity, generation)
     await _check_states(js, identity)
-    await _check_archive(js, identity, found, folder)
-    return found
+    await _check_archive(js, identity, sealed, folder)
+    return sealed
 
 
-async def delete(js: JetStream, log: JetStreamLog, found: Sealed) -> None:
+async def delete(js: JetStream, log: JetStreamLog, sealed: Sealed) -> None:
     """Delete what :func:`deletable` returned. Raises BusError."""
-    await js.delete(subjects.log_stream(log.identity.cell, found.generation))
+    await js.delete(subjects.log_stream(log.identity.cell, sealed.generation))
 
 
 async def _oldest(js: JetStream, identity: LogIdentity, generation: int) -> Sealed:
@@ -83,8 +85,8 @@ async def _oldest(js: JetStream, identity: LogIdentity, generation: int) -> Seal
             f"generation {generation} of cell {cell} is in force: it can be deleted once `muster log roll` has "
             "sealed it and the next one goes on"
         )
-    if generation not in [each.generation for each in there]:
-        names = ", ".join(str(each.generation) for each in there) or "none"
+    if generation not in [kept.generation for kept in there]:
+        names = ", ".join(str(kept.generation) for kept in there) or "none"
         raise PruneError(
             f"cell {cell} has no sealed generation {generation} (sealed ones: {names}); see `muster log info`"
         )
@@ -115,31 +117,31 @@ async def _check_states(js: JetStream, identity: LogIdentity) -> None:
             ) from err
 
 
-async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, folder: Path) -> None:
+async def _check_archive(js: JetStream, identity: LogIdentity, sealed: Sealed, folder: Path) -> None:
     """That the archive has the very bytes of the generation, and its public events have been published."""
     manifest = read_manifest(folder)
     if manifest.cell != identity.cell:
         raise PruneError(f"{folder} is the archive of cell {manifest.cell}, and not of {identity.cell}")
-    if manifest.end < found.last:
+    if manifest.end < sealed.last:
         raise PruneError(
-            f"{folder} ends at sequence {manifest.end}, and generation {found.generation} at {found.last}: bring it up "
-            f"to date with `muster export --segments {folder}`"
+            f"{folder} ends at sequence {manifest.end}, and generation {sealed.generation} at {sealed.last}: bring it "
+            f"up to date with `muster export --segments {folder}`"
         )
-    mine = [each for each in manifest.segments if each.last >= found.first and each.first <= found.last]
+    mine = [segment for segment in manifest.segments if segment.last >= sealed.first and segment.first <= sealed.last]
     manifest.segments = mine
-    lines = (line for line in read_lines(folder, manifest) if found.first <= line.seq <= found.last)
-    old = next(each for each in identity.earlier if each.generation == found.generation)
+    lines = (line for line in read_lines(folder, manifest) if sealed.first <= line.seq <= sealed.last)
+    old = next(ended for ended in identity.earlier if ended.generation == sealed.generation)
     stream = JetStreamLog(js, LogIdentity(identity.cell, old.log_id, old.generation, old.first))
     settled = parse_ce_id((await PublicPublisher(js, identity.cell).resume()).settled)
     known = (settled.generation, settled.sequence) if settled is not None else (0, 0)
     # What is void was never published, and is not waited for.
-    judge = await _judge_of(js, identity, found.generation)
-    async with contextlib.aclosing(stream.own_bodies(found.first - 1, found.last)) as bodies:
+    judge = await _judge_of(js, identity, sealed.generation)
+    async with contextlib.aclosing(stream.own_bodies(sealed.first - 1, sealed.last)) as bodies:
         async for body in bodies:
             _check_same(body, lines, folder)
             stored = judge.hear(heard(body.seq, body.subject, body.data, body.stored_at))
-            if (found.generation, body.seq) > known:
-                _check_published(identity, found, stored)
+            if (sealed.generation, body.seq) > known:
+                _check_published(identity, sealed, stored)
 
 
 def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> None:
@@ -159,11 +161,11 @@ async def _judge_of(js: JetStream, identity: LogIdentity, generation: int) -> Ju
     return Judge(state.docket, state.log_id, state.generation)
 
 
-def _check_published(identity: LogIdentity, found: Sealed, stored: Stored) -> None:
+def _check_published(identity: LogIdentity, sealed: Sealed, stored: Stored) -> None:
     commit = stored.commit
     for index, event in enumerate(commit.events):
-        if public_event(identity.cell, found.generation, stored.seq, index, commit.at, event) is not None:
+        if public_event(identity.cell, sealed.generation, stored.seq, index, commit.at, event) is not None:
             raise PruneError(
-                f"the publisher has not published sequence {stored.seq} of generation {found.generation}: wait until "
+                f"the publisher has not published sequence {stored.seq} of generation {sealed.generation}: wait until "
                 "the publisher has caught up, or start it"
             )

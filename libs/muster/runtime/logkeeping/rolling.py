@@ -82,15 +82,15 @@ class States:
 
     @property
     def seq(self) -> int:
-        found: int = next(iter(self._seats.values())).state.seq
-        return found
+        newest: int = next(iter(self._seats.values())).state.seq
+        return newest
 
     @property
     def prefix(self) -> str:
         """The rolling hash of the folded commits."""
         state = next(iter(self._seats.values())).state
-        found: str = state.docket.hash_at(state.seq, state.seq)
-        return found
+        hash_: str = state.docket.hash_at(state.seq, state.seq)
+        return hash_
 
     def compare_with(self, kept: Mapping[StageShard, Fingerprint]) -> None:
         """Snapshots of running stages: each snapshot is compared when its position is reached."""
@@ -122,8 +122,8 @@ class States:
 
 def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) -> dict[StageShard, StageState]:
     """The states a generation began with, for every seat. Raises RollError for a state that this build cannot read."""
-    found: dict[StageShard, StageState] = {}
-    by_seat = {(each.stage, each.shard): each for each in base}
+    states: dict[StageShard, StageState] = {}
+    by_seat = {(snapshot.stage, snapshot.shard): snapshot for snapshot in base}
     for seat, stage in stages.items():
         kind = type(stage.initial())
         kept = by_seat.get(seat)
@@ -132,8 +132,8 @@ def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) 
                 f"the state of {'/'.join(seat)} that the log begins with is not one of this version's; "
                 "use the version that wrote it, or keep the generation before so that it can be folded again"
             )
-        found[seat] = decode_state(kept.body, kind)
-    return found
+        states[seat] = decode_state(kept.body, kind)
+    return states
 
 
 async def roll(
@@ -172,8 +172,8 @@ async def roll(
 
 async def kept_snapshots(snapshots: Snapshots) -> dict[StageShard, Fingerprint]:
     """The last snapshots of running stages: no body is read, of any size."""
-    found = {seat: await snapshots.newest(*seat) for seat in seats()}
-    return {seat: kept for seat, kept in found.items() if kept is not None}
+    fingerprints = {seat: await snapshots.newest(*seat) for seat in seats()}
+    return {seat: kept for seat, kept in fingerprints.items() if kept is not None}
 
 
 async def _begin(generations: Generations, log: Log) -> States:

@@ -88,8 +88,8 @@ async def restore(snapshots: Snapshots, log: Log, stage: str, shard: str, fresh:
     Without such a state ``fresh``, and the reason against the newest snapshot.
     """
     how = ""
-    async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
-        async for snapshot in found:
+    async with contextlib.aclosing(snapshots.each(stage, shard)) as stored:
+        async for snapshot in stored:
             state, why = _read(snapshot, log.identity, fresh)
             if state is not None and not await _shows(log, state):
                 state, why = None, "not_in_log"
@@ -140,8 +140,8 @@ async def usable(
     snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S, seq: int | None = None
 ) -> AsyncGenerator[S, None]:
     """Every usable state of a (stage, shard), the newest first; ``seq``: only states up to this sequence."""
-    async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
-        async for snapshot in found:
+    async with contextlib.aclosing(snapshots.each(stage, shard)) as stored:
+        async for snapshot in stored:
             if seq is None or snapshot.seq <= seq:
                 state, _ = _read(snapshot, identity, fresh)
                 if state is not None:

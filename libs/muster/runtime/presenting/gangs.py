@@ -38,11 +38,11 @@ class GangWriter:
                 if await self._writer.upsert(wanted):
                     told[wanted.key] = wanted.shown
                 wrote = True
-        for each in gangnotes.gang_events(state, key):
-            said = f"{each.count}:{each.note.message}" if each.count else "told"
-            if mine.get(each.note.name) != said:
-                await self._writer.event(each.note, each.count)
-                mine[each.note.name] = said
+        for gang_event in gangnotes.gang_events(state, key):
+            version = f"{gang_event.count}:{gang_event.note.message}" if gang_event.count else "told"
+            if mine.get(gang_event.note.name) != version:
+                await self._writer.event(gang_event.note, gang_event.count)
+                mine[gang_event.note.name] = version
                 wrote = True
         for ref, text, patch in gangnotes.conditions(state, key):
             if mine.get(ref.uid) != text:

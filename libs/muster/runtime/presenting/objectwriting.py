@@ -76,8 +76,8 @@ class ObjectWriter:
     def took(self, key: str, answer: ApiResponse) -> bool:
         """Whether the API server took a write; a refusal is noted."""
         if not answer.ok:
-            said = answer.body[:300].decode(errors="replace")
-            self._hooks.note("warning", "presentation_refused", object=key, status=answer.status, body=said)
+            body = answer.body[:300].decode(errors="replace")
+            self._hooks.note("warning", "presentation_refused", object=key, status=answer.status, body=body)
         return answer.ok
 
     async def _create(self, wanted: DesiredObject, body: dict[str, Any]) -> ApiResponse:

@@ -157,31 +157,31 @@ class Presenter(Follower[ReadState]):
             self._touch(f"gang/{key}", now)
         for uid in state.kai_queues:
             self._touch(f"kai/{uid}", now)
-        for owner in dict.fromkeys(each.owner for each in state.scaled.values()):
+        for owner in dict.fromkeys(scaled.owner for scaled in state.scaled.values()):
             self._touch(f"scale/{owner}", now)
         self._touch("tree/", now)
 
     def _note_touched(self, now: float) -> None:
-        found = self._touched
-        for key in found.gone:
+        news = self._touched
+        for key in news.gone:
             self._told.pop(key, None)
             self._passing.pop(key, None)
-        found.gone.clear()
-        found.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
-        for uid in found.jobs:
+        news.gone.clear()
+        news.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
+        for uid in news.jobs:
             if scalegates.entries_due(self.state, uid):
                 self._touch(f"scale/{uid}", now)
         for prefix, touched in (
-            ("unit", found.jobs),
-            ("queue", found.queues),
-            ("trouble", found.troubles),
-            ("gang", found.gangs),
+            ("unit", news.jobs),
+            ("queue", news.queues),
+            ("trouble", news.troubles),
+            ("gang", news.gangs),
         ):
             for name in touched:
                 self._touch(f"{prefix}/{name}", now)
             touched.clear()
-        if found.tree:
-            found.tree = False
+        if news.tree:
+            news.tree = False
             self._touch("tree/", now)
             for uid in self.state.kai_queues:
                 self._touch(f"kai/{uid}", now)

@@ -47,7 +47,7 @@ class GateSignals:
             self._lacking, self._looked_at = await lacking(self._transport), now
         if not due or self._lacking:
             return None
-        self._written = {uid: each for uid, each in self._written.items() if now < each.at + AGAIN_S}
+        self._written = {uid: write for uid, write in self._written.items() if now < write.at + AGAIN_S}
         for ref, groups in due:
             written = self._written.get(ref.uid)
             if written is None or written.groups != groups:
@@ -56,8 +56,8 @@ class GateSignals:
         return min(self._written[ref.uid].at for ref, _ in due) + AGAIN_S - now
 
     async def _write(self, ref: Ref, groups: tuple[str, ...]) -> None:
-        found = await self._writer.send("GET", api.RAYCLUSTERS, ref.namespace, ref.name)
-        patch = scalegates.patch(ref, groups, found.body) if found.ok else None
+        current = await self._writer.send("GET", api.RAYCLUSTERS, ref.namespace, ref.name)
+        patch = scalegates.patch(ref, groups, current.body) if current.ok else None
         if patch is not None:
             query = {"fieldManager": scalegates.MANAGER, "force": "false"}
             answer = await self._writer.send(

@@ -43,13 +43,13 @@ class FirstDifference(Struct, frozen=True):
 
 def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
     """Every decision, in order."""
-    found: list[Decided] = []
+    decisions: list[Decided] = []
     after = 0
 
     def decided(stored: Stored) -> None:
         commit = stored.commit
         if commit.kind == "decision":
-            found.extend(Decided(commit.stage, after, commit.at, lasting(event)) for event in commit.events)
+            decisions.extend(Decided(commit.stage, after, commit.at, lasting(event)) for event in commit.events)
 
     cell: InMemoryCell[AnySeat] = InMemoryCell({name: Seat(make()) for name, make in DECIDERS.items()}, decided)
     for stored in commits:
@@ -60,20 +60,20 @@ def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
         cell.now, after = commit.at, stored.seq
         cell.append(commit.stage, "input", foreign)
         cell.settle()
-        yield from found
-        found.clear()
+        yield from decisions
+        decisions.clear()
 
 
 def lasting(event: Event) -> dict[str, Any]:
     """A decision without what differs from cluster to cluster."""
-    found: dict[str, Any] = _without(msgspec.to_builtins(event))
-    return found
+    fields: dict[str, Any] = _without(msgspec.to_builtins(event))
+    return fields
 
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without(each) for name, each in value.items() if name not in PASSING}
-    return [_without(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _without(part) for name, part in value.items() if name not in PASSING}
+    return [_without(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def difference(
@@ -84,7 +84,7 @@ def difference(
     ``but``: types of decisions that are not compared.
     """
     index = 0
-    sides = [(each for each in canonical(log) if each.event["type"] not in but) for log in (one, other)]
+    sides = [(decided for decided in canonical(log) if decided.event["type"] not in but) for log in (one, other)]
     for left, right in zip_longest(*sides):
         if left is None or right is None or (left.stage, left.event) != (right.stage, right.event):
             return FirstDifference(index, left, right), index

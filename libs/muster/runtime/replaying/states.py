@@ -33,13 +33,13 @@ def copy_of(state: S) -> S:
 
 def plain(state: StageState) -> dict[str, Any]:
     """A state as dicts, lists, texts and integers."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(state))
-    return found
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(state))
+    return fields
 
 
 def differences(one: StageState, other: StageState, limit: int = 50) -> list[StateDifference]:
     """Where two states of one stage differ, at most ``limit`` places, but for how far they have folded."""
-    left, right = ({k: v for k, v in plain(each).items() if k not in PASSING} for each in (one, other))
+    left, right = ({k: v for k, v in plain(side).items() if k not in PASSING} for side in (one, other))
     return list(islice(_differ("", left, right), limit))
 
 
@@ -61,15 +61,15 @@ def about(value: Any, names: Collection[str]) -> Any:
     """The part of a plain state with one of the names as a key or a value; None without any."""
     if isinstance(value, dict):
         kept = {}
-        for key, each in value.items():
-            found = each if _is_key_of(key, names) else about(each, names)
-            if found is not None:
-                kept[key] = found
-        if any(isinstance(each, str) and each in names for each in value.values()):
+        for key, part in value.items():
+            relevant = part if _is_key_of(key, names) else about(part, names)
+            if relevant is not None:
+                kept[key] = relevant
+        if any(isinstance(part, str) and part in names for part in value.values()):
             return value
         return kept or None
     if isinstance(value, list):
-        return [found for each in value if (found := about(each, names)) is not None] or None
+        return [relevant for part in value if (relevant := about(part, names)) is not None] or None
     return value if isinstance(value, str) and _is_key_of(value, names) else None
 
 

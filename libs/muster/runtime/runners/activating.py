@@ -67,11 +67,11 @@ class Activator:
 
     def _against(self, live: Sequence[Replica]) -> list[str]:
         """What speaks against it now."""
-        stages = {each.stage for each in live}
+        stages = {replica.stage for replica in live}
         missing = [f"no process runs {name}" for name in DECIDING if name not in stages]
         behind = [
-            f"{each.process} runs {each.stage}/{each.shard} up to rule set {each.ruleset}"
-            for each in live
-            if each.ruleset < self._wanted
+            f"{replica.process} runs {replica.stage}/{replica.shard} up to rule set {replica.ruleset}"
+            for replica in live
+            if replica.ruleset < self._wanted
         ]
         return [*missing, *behind]

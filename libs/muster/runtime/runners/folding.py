@@ -24,7 +24,7 @@ class Member(Protocol):
         """Whether a commit with such events must be folded."""
         ...
 
-    def take(self, found: Stored) -> None:
+    def take(self, stored: Stored) -> None:
         """Fold a commit as it counts. Raises nothing."""
         ...
 
@@ -71,22 +71,22 @@ class Folding:
         seq = 0
         try:
             for stored in batch:
-                found = self._judge.hear(stored)
-                seq, self._now = found.seq, max(self._now, found.commit.at)
-                for member in self._concerned(found):
-                    member.take(found)
+                heard = self._judge.hear(stored)
+                seq, self._now = heard.seq, max(self._now, heard.commit.at)
+                for member in self._concerned(heard):
+                    member.take(heard)
         finally:
             for member in tuple(self._members) if seq else ():
                 member.turn(seq, self._now)
 
-    def _concerned(self, found: Stored) -> tuple[Member, ...]:
-        if found.void is not None:
+    def _concerned(self, stored: Stored) -> tuple[Member, ...]:
+        if stored.void is not None:
             return tuple(self._members)
-        commit = found.commit
+        commit = stored.commit
         route = commit.stage, commit.shard, frozenset(map(type, commit.events))
         known = self._routes.get(route)
         if known is None:
             if len(self._routes) >= ROUTES:
                 self._routes.clear()
-            known = self._routes[route] = tuple(each for each in self._members if each.concerned(*route))
+            known = self._routes[route] = tuple(member for member in self._members if member.concerned(*route))
         return known

@@ -179,12 +179,12 @@ class Follower(Generic[S]):
         """
         return (stage, shard) == (self.stage.name, self.shard) or self.seat.hears(kinds)
 
-    def take(self, found: Stored) -> None:
+    def take(self, stored: Stored) -> None:
         """Fold a commit as it counts."""
         try:
-            self.seat.hear(found)
-            self._folded(found)
-            self._counted.append(found)
+            self.seat.hear(stored)
+            self._folded(stored)
+            self._counted.append(stored)
         except Exception as err:
             self._fail(err)
 
@@ -238,21 +238,21 @@ class Follower(Generic[S]):
         if not batch:
             self.caught_up = True
             return
-        found: list[Stored] = []
+        folded: list[Stored] = []
         for stored in batch:
-            found.append(self.seat.fold(stored))
-            self._folded(found[-1])
-        self._after(found)
+            folded.append(self.seat.fold(stored))
+            self._folded(folded[-1])
+        self._after(folded)
 
-    def _folded(self, found: Stored) -> None:
+    def _folded(self, stored: Stored) -> None:
         # What is void occupies its subject all the same: an append must come after it.
-        own = found.commit.stage == self.stage.name and found.commit.shard == self.shard
+        own = stored.commit.stage == self.stage.name and stored.commit.shard == self.shard
         # Commits of an earlier generation are on other subjects: none of them is expected of this one.
-        if own and found.seq >= self.log.identity.first:
-            self.last_own = found.seq
-        if found.void:
-            self.voided(found)
-        self.observed(found)
+        if own and stored.seq >= self.log.identity.first:
+            self.last_own = stored.seq
+        if stored.void:
+            self.voided(stored)
+        self.observed(stored)
 
     def _after(self, batch: Sequence[Stored]) -> None:
         """Commits were folded, all that were read at once."""

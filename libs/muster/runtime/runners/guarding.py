@@ -96,56 +96,66 @@ class Guard:
             for stream in sorted(self._fewer):
                 if await restore(js, stream):
                     self._hooks.note("warning", "log_copies_restored", stream=stream)
-            for each in due:
-                self._hooks.note("error", "log_copy_damaged", stream=each.stream, servers=sorted(each.damaged))
-                done = await rebuild(js, each)
-                self._forget(each.stream)
+            for damage in due:
+                self._hooks.note("error", "log_copy_damaged", stream=damage.stream, servers=sorted(damage.damaged))
+                done = await rebuild(js, damage)
+                self._forget(damage.stream)
                 self._hooks.note(
-                    "warning" if done else "error", "log_copy_rebuilt", stream=each.stream, of=each.whole, done=done
+                    "warning" if done else "error", "log_copy_rebuilt", stream=damage.stream, of=damage.whole, done=done
                 )
         except (BusError, UnansweredError) as err:
             self._hooks.note("error", "log_copy_not_rebuilt", why=str(err))
 
     def lost(self) -> list[ServerTrouble]:
         """What of the log is in no copy."""
-        return [each for each in self.troubles if each.cause == "lost"]
+        return [trouble for trouble in self.troubles if trouble.cause == "lost"]
 
     async def _look(self, js: JetStream, servers: Sequence[Server]) -> None:
-        if len(servers) == 1 or any(each.leader for each in servers):
+        if len(servers) == 1 or any(server.leader for server in servers):
             await self._compare(js, servers)
-        differing = [each for found in self._differing.values() for each in found]
-        found = {each.key: each for each in (*judge(servers, self._before, self._cell), *differing)}
-        lasting = [each for key, each in found.items() if key in self._once]
-        known = {each.key for each in self.troubles}
-        for each in lasting:
-            if each.key not in known:
-                self._tell("error", "nats_trouble", each)
-        for each in self.troubles:
-            if each.key not in found:
-                self._tell("info", "nats_trouble_over", each)
-        self.troubles, self._once = lasting, dict(found)
-        lasts = {each.stream for each in lasting}
-        self._due = [each for each in repairs(servers, self._before, self._cell, differing) if each.stream in lasts]
+        differing = [trouble for troubles in self._differing.values() for trouble in troubles]
+        troubles = {trouble.key: trouble for trouble in (*judge(servers, self._before, self._cell), *differing)}
+        lasting = [trouble for key, trouble in troubles.items() if key in self._once]
+        known = {trouble.key for trouble in self.troubles}
+        for trouble in lasting:
+            if trouble.key not in known:
+                self._tell("error", "nats_trouble", trouble)
+        for trouble in self.troubles:
+            if trouble.key not in troubles:
+                self._tell("info", "nats_trouble_over", trouble)
+        self.troubles, self._once = lasting, dict(troubles)
+        lasts = {trouble.stream for trouble in lasting}
+        self._due = [
+            repair for repair in repairs(servers, self._before, self._cell, differing) if repair.stream in lasts
+        ]
         self._fewer = {
             stream for stream, copies in log_copies(servers, self._cell).items() if len(copies) < len(servers)
         }
         self._before = servers
 
-    def _tell(self, level: str, event: str, each: ServerTrouble) -> None:
-        numbers = {"number": each.number, "seq": each.seq}
+    def _tell(self, level: str, event: str, trouble: ServerTrouble) -> None:
+        numbers = {"number": trouble.number, "seq": trouble.seq}
         told = {name: value for name, value in numbers.items() if value}
-        self._hooks.note(level, event, cause=each.cause, server=each.server, stream=each.stream, said=each.said, **told)  # type: ignore[arg-type]
+        self._hooks.note(
+            level,  # type: ignore[arg-type]
+            event,
+            cause=trouble.cause,
+            server=trouble.server,
+            stream=trouble.stream,
+            said=trouble.said,
+            **told,
+        )
 
     async def _compare(self, js: JetStream, servers: Sequence[Server]) -> None:
         """One step of reading along: a generation after the other, from its first message to its present end."""
         copies = log_copies(servers, self._cell)
-        self._differing = {stream: found for stream, found in self._differing.items() if stream in copies}
+        self._differing = {stream: troubles for stream, troubles in self._differing.items() if stream in copies}
         at = self._reader
         if at is not None and (at.stream in self._changed or at.servers != copies.get(at.stream, {}).keys()):
             await self._leave()
             at = None
         if at is None:
-            stream = next((each for each in copies if each not in self._compared), "")
+            stream = next((copied for copied in copies if copied not in self._compared), "")
             if not stream:
                 self._compared.clear()
                 return
@@ -180,5 +190,5 @@ class Guard:
     def _forget(self, stream: str) -> None:
         """What was found of a stream, for its copies are others now."""
         self._differing.pop(stream, None)
-        self._once = {key: each for key, each in self._once.items() if each.stream != stream}
+        self._once = {key: trouble for key, trouble in self._once.items() if trouble.stream != stream}
         self._changed.add(stream)

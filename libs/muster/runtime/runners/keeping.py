@@ -145,12 +145,12 @@ class LogKeeper:
 
         Else `user at sequence` of each user with a lost commit: a key in other hands, or the only witness.
         """
-        found = await hear_marks(self._js, log, USERS)
-        if found.whole:
+        testimony = await hear_marks(self._js, log, USERS)
+        if testimony.whole:
             return []
-        names = [f"{user} at {mark.seq}" for user, mark in found.lost.items()]
-        self._hooks.note("error", "log_lost_commits", witnesses=names, agree=found.agrees)
-        if found.agrees:
+        names = [f"{user} at {mark.seq}" for user, mark in testimony.lost.items()]
+        self._hooks.note("error", "log_lost_commits", witnesses=names, agree=testimony.agrees)
+        if testimony.agrees:
             made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper")
             raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
         return names
@@ -174,12 +174,12 @@ class LogKeeper:
 
     async def _hold_to_budget(self, log: JetStreamLog) -> None:
         """Close a stage that writes more than its part of the log; open it again after a while."""
-        now, budget, found = asyncio.get_running_loop().time(), self._budget, await filled(self._js, log.identity)
-        growth = budget.look(now, found)
+        now, budget, use = asyncio.get_running_loop().time(), self._budget, await filled(self._js, log.identity)
+        growth = budget.look(now, use)
         over: dict[str, int] = {}
         if growth is not None:
             after, grown = growth
-            over = budget.beyond(now, found, grown, await shares(self._js, log.identity, after, found.last_seq))
+            over = budget.beyond(now, use, grown, await shares(self._js, log.identity, after, use.last_seq))
         ended = budget.over(now)
         if over or ended:
             await close(self._js, log.identity, budget.closed)
@@ -206,9 +206,9 @@ class LogKeeper:
         """Delete sealed generations that the archive has, all but the newest; then there is room for the next one."""
         try:
             log, _ = await self._generations.current()
-            for each in surplus(await sealed(self._js, log.identity), self._keep):
-                await delete(self._js, log, await deletable(self._js, log, each.generation, folder))
-                self._hooks.note("info", "log_generation_deleted", generation=each.generation, folder=str(folder))
+            for generation in surplus(await sealed(self._js, log.identity), self._keep):
+                await delete(self._js, log, await deletable(self._js, log, generation.generation, folder))
+                self._hooks.note("info", "log_generation_deleted", generation=generation.generation, folder=str(folder))
                 log, _ = await self._generations.current()
             await self._generations.reserve(log.identity)
         except (PruneError, ArchiveError, BusError, OSError) as err:

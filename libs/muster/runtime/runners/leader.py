@@ -92,9 +92,9 @@ class Leader(Follower[S]):
             await self._take_over()
             return
         if self._opening is not None:
-            said, self._opening = self._opening(self.state), None
-            if said is not None:
-                self._announcements.append(said)
+            opening, self._opening = self._opening(self.state), None
+            if opening is not None:
+                self._announcements.append(opening)
         produced = await self.produce()
         if produced is not None:
             kind, events = produced
@@ -181,8 +181,12 @@ class Leader(Follower[S]):
         if self._announcements:
             events, self._announcements = self._announcements[:MAX_EVENTS], self._announcements[MAX_EVENTS:]
             return "input", events
-        (at, found), self._found = self._found, (0, None)
-        return found if found is not None and at == self.state.seq else self.seat.commit_due(self.clock.now())
+        (at, commit_found), self._found = self._found, (0, None)
+        return (
+            commit_found
+            if commit_found is not None and at == self.state.seq
+            else self.seat.commit_due(self.clock.now())
+        )
 
     def announce(self, event: Event) -> None:
         """Have an input event appended before anything else is decided."""
@@ -216,7 +220,7 @@ class Leader(Follower[S]):
 
 def _is_news(commit: Commit) -> bool:
     """Whether something has happened in the cluster: it was seen, or something was done there."""
-    return commit.stage == "watcher" or any(isinstance(each, EffectApplied) for each in commit.events)
+    return commit.stage == "watcher" or any(isinstance(event, EffectApplied) for event in commit.events)
 
 
 AnyLeader = Leader[Any]

@@ -108,7 +108,7 @@ class Publisher:
             await self._prove(newest.sequence, bytes.fromhex(published.digest))
         after, skip = identity.origin - 1, -1  # What was deleted unpublished is gone.
         # Generations that succeed each other are read as one log; what a lost one held is gone with it.
-        known = {identity.generation, *(each.generation for each in identity.earlier)}
+        known = {identity.generation, *(generation.generation for generation in identity.earlier)}
         if settled is not None and settled.generation in known and settled.sequence >= identity.origin:
             after, skip = settled.sequence - 1, settled.index
         async with aclosing(self._log.follow(await self._recall(after))) as stream:
@@ -145,9 +145,9 @@ class Publisher:
             return 0
         fresh = ReadModel().initial()
         state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
-        for each in await self._base() if state is None and self._base is not None else ():
-            if each.stage == "readmodel":
-                state, _ = read_state(each, fresh)
+        for base in await self._base() if state is None and self._base is not None else ():
+            if base.stage == "readmodel":
+                state, _ = read_state(base, fresh)
         if state is None:
             return 0
         self.state = state
@@ -160,9 +160,9 @@ class Publisher:
         stored = self._folder.fold(self.state, stored)
         for index, event in enumerate(stored.commit.events):
             if index > skip:
-                found = public_event(identity.cell, generation, stored.seq, index, self.state.now, event, known)
-                if found is not None:
-                    await self._send(found, stored.trace)
+                public = public_event(identity.cell, generation, stored.seq, index, self.state.now, event, known)
+                if public is not None:
+                    await self._send(public, stored.trace)
 
     async def _send(self, event: PublicEvent, trace: str) -> None:
         if isinstance(event, PublicWorkloadEvent):

@@ -162,9 +162,9 @@ class SharedLog:
                     async for batch in stream:
                         last = batch[-1].digest
                         yield batch
-                while (found := cursor.take()) is not None:
-                    last = found[-1].digest if found else last
-                    yield found
+                while (stored := cursor.take()) is not None:
+                    last = stored[-1].digest if stored else last
+                    yield stored
                 await news.wait()
         finally:
             cursor.close()

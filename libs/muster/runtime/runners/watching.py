@@ -48,7 +48,7 @@ class _UnreportedObject(Struct):
 
 
 class WatcherRunner(Leader[WatchState]):
-    """Watches one resource and appends what changes as facts. Only the leader watches."""
+    """Watches one resource of the API server; each change becomes a fact in the log. Only the leader watches."""
 
     stage: Watcher
 
@@ -183,11 +183,11 @@ class WatcherRunner(Leader[WatchState]):
 
     def deadline_s(self) -> float | None:
         """Until the stage's own deadline, or until what was put off is looked at again."""
-        found = super().deadline_s()
+        deadline = super().deadline_s()
         if not self._put_off or not self.leading():
-            return found
-        again = max(0.001, (min(each.due for each in self._put_off.values()) - self.clock.now()) / 1000)
-        return again if found is None else min(found, again)
+            return deadline
+        again = max(0.001, (min(put_off.due for put_off in self._put_off.values()) - self.clock.now()) / 1000)
+        return again if deadline is None else min(deadline, again)
 
     def _take_pending(self) -> list[Event]:
         """Facts of pending observations, as many as one commit takes."""
@@ -197,11 +197,11 @@ class WatcherRunner(Leader[WatchState]):
             uid = next(iter(self._pending))
             if self._puts_off(uid):
                 continue
-            found = self._facts(self._pending[uid])
-            size += sum(len(encode(fact)) + 1 for fact in found)
+            events = self._facts(self._pending[uid])
+            size += sum(len(encode(fact)) + 1 for fact in events)
             if facts and size > MAX_BYTES:
                 break
-            facts += found
+            facts += events
             del self._pending[uid]
         return facts
 
@@ -209,8 +209,8 @@ class WatcherRunner(Leader[WatchState]):
         if pending.raw is None:
             return self.stage.vanished(self.state, pending.ref, pending.rv, unwatched=self._retired)
         if pending.unreadable:
-            found = not_decoded(pending.unreadable)
-            return self.stage.unreadable(self.state, pending.ref, pending.rv, found)
+            problem = not_decoded(pending.unreadable)
+            return self.stage.unreadable(self.state, pending.ref, pending.rv, problem)
         known = pending.ref.uid in self.state.objects
         facts = self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
         for fact in facts:
@@ -264,8 +264,8 @@ class WatcherRunner(Leader[WatchState]):
         reflector = Reflector(
             self._transport, resource, selectors, namespace=row.namespace, known=known, hooks=self._reflector_hooks
         )
-        async with aclosing(reflector.deltas()) as found:
-            async for delta in found:
+        async with aclosing(reflector.deltas()) as stream:
+            async for delta in stream:
                 await self._take(delta)
                 self.wake()
                 if isinstance(delta, deltas.Absent) and row.versions:
@@ -277,10 +277,10 @@ class WatcherRunner(Leader[WatchState]):
         Where the server does not tell, the list will.
         """
         row, told = self.stage.row, True
-        for each in row.versions:
+        for version in row.versions:
             try:
-                if await served(self._transport, each):
-                    return each
+                if await served(self._transport, version):
+                    return version
             except (ApiStatusError, ApiUnreachableError):
                 told = False
         return None if row.versions and told else row.resource

@@ -105,7 +105,7 @@ def add(kept: list[Happening], new: Happening) -> None:
             return
     kept.append(new)
     if len(kept) > MAX_PER_SUBJECT:
-        del kept[next((index for index, each in enumerate(kept) if index and each.weight == "detail"), 1)]
+        del kept[next((index for index, happening in enumerate(kept) if index and happening.weight == "detail"), 1)]
 
 
 def _alike(last: Happening, new: Happening) -> bool:

@@ -103,31 +103,31 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
     """The pauses of the whole tree and, for a queue, the pauses of the queue: one sentence for each pause."""
-    tree, found = state.queues.ledger.tree_of(queue) or state.queues.ledger.tree, []
+    tree, pauses = state.queues.ledger.tree_of(queue) or state.queues.ledger.tree, []
     rules = tree.rules if tree is not None else None
     if rules is not None and rules.paused:
-        found.append(explain.resting("", rules.paused, rules.paused_by, rules.paused_reason))
+        pauses.append(explain.resting("", rules.paused, rules.paused_by, rules.paused_reason))
     if state.queues.paused.get(queue):
-        found.append(explain.resting(queue, state.queues.paused[queue], *state.queues.pauses.get(queue, ("", ""))))
-    return found
+        pauses.append(explain.resting(queue, state.queues.paused[queue], *state.queues.pauses.get(queue, ("", ""))))
+    return pauses
 
 
 def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     """The QueueUnit of a job. None when the job should have none, or when the existing QueueUnit is up to date."""
-    workload, found = state.queues.workloads.get(uid), unit_state(state, uid)
-    if workload is None or found is None or workload.ref.kind not in KINDS or workload.deleting:
+    workload, unit = state.queues.workloads.get(uid), unit_state(state, uid)
+    if workload is None or unit is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
     admissions = tuple(
-        Admission(_set_name(pods), pods.count, pods.count if found.phase == "Running" else 0)
+        Admission(_set_name(pods), pods.count, pods.count if unit.phase == "Running" else 0)
         for pods in workload.pod_sets[:MAX_POD_SETS]
-        if found.admitted
+        if unit.admitted
     )
     spec = _unit_spec(state, workload)
-    shown = digest((found.phase, found.reason.key, admissions, spec))
+    shown = digest((unit.phase, unit.reason.key, admissions, spec))
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(found.phase, shown_text(found.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
+    status = QueueUnitStatus(unit.phase, shown_text(unit.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
     return DesiredObject(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
@@ -142,7 +142,7 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         },
         spec=spec,
         status=to_builtins(status),
-        passing=existing is not None and found.passing,
+        passing=existing is not None and unit.passing,
     )
 
 
@@ -254,10 +254,10 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
 
 def _was_refused(record: Record) -> bool:
     """Whether the job itself was refused since it was queued."""
-    for each in reversed(record.happenings):
-        if each.what == "quota_denied":
+    for happening in reversed(record.happenings):
+        if happening.what == "quota_denied":
             return True
-        if each.what == "workload_queued":
+        if happening.what == "workload_queued":
             return False
     return False
 

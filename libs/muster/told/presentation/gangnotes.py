@@ -36,26 +36,26 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
     gang = state.gangs.gangs.get(key)
     if gang is None or (not gang.ours and not (gang.held and gang.held.event.reason == "other_scheduler")):
         return []
-    found = []
+    notes = []
     if gang.complaint is not None:
         text, ref = "; ".join(map(problems.line, gang.complaint.found)), gang.complaint.ref
         stamp = f"gang-{digest(('complaint', ref.uid, gang.complaint.found))}"
-        found.append(GangNote(_note(state, ref, stamp, "GangMarkIgnored", text)))
+        notes.append(GangNote(_note(state, ref, stamp, "GangMarkIgnored", text)))
     held = gang.held
     if held is None:
-        return found
+        return notes
     refs = _about(gang, held)
     if not refs:
-        return found
+        return notes
     code = held_back_code(held.event)
     if ends_a_round(held.event.reason) and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
         note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
-        return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
+        return [*notes, GangNote(note, held.event.cycle - TOLD_CYCLES)]
     for ref in refs:
         note = _note(state, ref, _stamp(held, ref), code, f"{ref.name} {_words(gang, held)}")
-        found.append(GangNote(note))
-    return found
+        notes.append(GangNote(note))
+    return notes
 
 
 def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
@@ -79,23 +79,23 @@ def _words(gang: GangShown, held: GangHeld) -> str:
 def _stamp(held: GangHeld, ref: Ref) -> str:
     """The stamp of an Event. Each pod, round and kind of trouble has one Event, however many processes write."""
     event = held.event
-    said: object = (event.reason, event.problem)
+    reason: object = (event.reason, event.problem)
     if ends_a_round(event.reason):
-        said = event.reason if event.reason == "gave_way" else (event.growth, event.refusals)
-    return f"gang-{digest((ref.uid, event.cycle, said))}"
+        reason = event.reason if event.reason == "gave_way" else (event.growth, event.refusals)
+    return f"gang-{digest((ref.uid, event.cycle, reason))}"
 
 
 def _note(state: ReadState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
     kind, _, group = ref.kind.partition(".")
     known = (*api.POD_GROUPS, api.NATIVE_POD_GROUPS[-1])
-    version = next((each.api_version for each in known if each.group == group), "v1")
+    version = next((resource.api_version for resource in known if resource.group == group), "v1")
     return note_on(state, Ref(kind, ref.namespace, ref.name, ref.uid), version, stamp, code, text)
 
 
 def _whole(gang: GangShown, first: Ref) -> Ref:
     """The object on which a gang is shown."""
-    found = gang.pod_group
-    return found.ref if found is not None else first
+    pod_group = gang.pod_group
+    return pod_group.ref if pod_group is not None else first
 
 
 # --- PodGroups --------------------------------------------------------------------------------------------------
@@ -111,18 +111,18 @@ def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[Des
     gang = state.gangs.gangs.get(key)
     if gang is None or not gang.ours:
         return []
-    said, found = gang.said_by_pods, []
-    readable = [each for each in gang.pod_groups.values() if not each.native]
-    asked = said is not None and said.way == "labels" and not said.refusal and said.minimum > 0
-    if asked and said is not None and not readable and home is not None:
-        found.append(_upsert(state, gang, key, home, None, said.minimum))
+    declared, actions = gang.said_by_pods, []
+    readable = [pod_group for pod_group in gang.pod_groups.values() if not pod_group.native]
+    asked = declared is not None and declared.way == "labels" and not declared.refusal and declared.minimum > 0
+    if asked and declared is not None and not readable and home is not None:
+        actions.append(_upsert(state, gang, key, home, None, declared.minimum))
     for pod_group in readable:
         resource = resource_of(pod_group.ref)
-        minimum = said.minimum if asked and said is not None and pod_group.made else 0
+        minimum = declared.minimum if asked and declared is not None and pod_group.made else 0
         wanted = _upsert(state, gang, key, resource, pod_group, minimum)
         if wanted.shown != pod_group.shown:
-            found.append(wanted)
-    return found
+            actions.append(wanted)
+    return actions
 
 
 def surplus(state: ReadState, key: str) -> list[PodGroup]:
@@ -136,7 +136,7 @@ def surplus(state: ReadState, key: str) -> list[PodGroup]:
 def resource_of(ref: Ref) -> ApiResource:
     """The resource of a PodGroup, whose kind is qualified by its API group."""
     group = ref.kind.partition(".")[2]
-    return next((each for each in api.POD_GROUPS if each.group == group), api.POD_GROUPS[-1])
+    return next((resource for resource in api.POD_GROUPS if resource.group == group), api.POD_GROUPS[-1])
 
 
 def _upsert(

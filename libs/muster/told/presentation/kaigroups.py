@@ -99,24 +99,24 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
 
 
 def _spec(workload: Workload, queue: str) -> Body:
-    said = workload.labels
+    labels = workload.labels
     groups = [{"name": _part(pods.name), "minMember": least((pods,))} for pods in workload.pod_sets]
     spec: dict[str, Any] = {
-        "minMember": sum(each["minMember"] for each in groups),
+        "minMember": sum(group["minMember"] for group in groups),
         "priorityClassName": kai_class(workload),
         "subGroups": groups if len(groups) > 1 else [],
         **({"queue": queue} if queue else {}),
-        **({"preemptionDelay": said[KAI_PREEMPTION_DELAY]} if KAI_PREEMPTION_DELAY in said else {}),
-        **({"stalenessGracePeriod": said[KAI_STALENESS]} if KAI_STALENESS in said else {}),
+        **({"preemptionDelay": labels[KAI_PREEMPTION_DELAY]} if KAI_PREEMPTION_DELAY in labels else {}),
+        **({"stalenessGracePeriod": labels[KAI_STALENESS]} if KAI_STALENESS in labels else {}),
     }
-    if said.get(KAI_PREEMPTIBILITY) in PREEMPTIBILITY:
-        spec["preemptibility"] = said[KAI_PREEMPTIBILITY]
+    if labels.get(KAI_PREEMPTIBILITY) in PREEMPTIBILITY:
+        spec["preemptibility"] = labels[KAI_PREEMPTIBILITY]
     levels = {
         "requiredTopologyLevel": workload.topology.required,
         "preferredTopologyLevel": workload.topology.preferred,
     }
-    found = {key: level for key, level in levels.items() if level}
-    return spec | ({"topologyConstraint": found} if found else {})
+    constraint = {key: level for key, level in levels.items() if level}
+    return spec | ({"topologyConstraint": constraint} if constraint else {})
 
 
 def _part(name: str) -> str:

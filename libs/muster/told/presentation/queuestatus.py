@@ -150,8 +150,8 @@ def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
     and machines are left out unless the min or max names the resource.
     """
     spoken = node.limit.keys() | node.guaranteed.keys()
-    found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
-    return {**dict.fromkeys(spoken, 0), **found}
+    shown = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
+    return {**dict.fromkeys(spoken, 0), **shown}
 
 
 # --- KAI queues -------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
     requested = dict(used)
     if path:
         add_into(requested, waiting_below(state, path))
-    children = [each.rpartition("/")[2] for each in ledger.nodes[path].children] if path else []
+    children = [child.rpartition("/")[2] for child in ledger.nodes[path].children] if path else []
     status = KaiStatus(
         child_queues=tuple(children),
         allocated=_shown(queue, used),
@@ -220,5 +220,5 @@ def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[Explai
 
 def _over_quota(state: ReadState, path: str) -> str:
     node, used = state.queues.ledger.nodes[path], _asked(state.queues.ledger.used.get(path, {}))
-    found = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
-    return ", ".join(found)
+    over = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
+    return ", ".join(over)

@@ -54,11 +54,11 @@ def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:
     the uid and the resourceVersion of the cluster, so the patch can create neither an object nor a worker group.
     """
     try:
-        found: _Signalled = decode(body, _Signalled)
-        elastic = elastic_of(found.spec, found.metadata, "spec")
+        signalled: _Signalled = decode(body, _Signalled)
+        elastic = elastic_of(signalled.spec, signalled.metadata, "spec")
     except UnreadableError:
         return None
-    meta = found.metadata
+    meta = signalled.metadata
     if elastic is None or meta.uid != ref.uid or meta.deletion_timestamp:
         return None
     signals = tuple(name for name in elastic.full if name in wanted)

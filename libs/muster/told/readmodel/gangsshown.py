@@ -86,17 +86,17 @@ class GangShown(Struct):
     @property
     def said_by_pods(self) -> Declared | None:
         """The declaration of the gang's first pod, regardless of the PodGroup."""
-        pod = min(self.pods.values(), key=lambda each: (each.created, each.ref.key), default=None)
+        pod = min(self.pods.values(), key=lambda member: (member.created, member.ref.key), default=None)
         return None if pod is None else declared_by(pod)
 
     @property
     def minimum(self) -> int:
         """How many pods the gang takes; 0 when unknown."""
-        found = self.pod_group
-        if found is not None:
-            return max(found.minimum, 0)
-        said = self.said_by_pods
-        return said.minimum if said is not None else 1
+        pod_group = self.pod_group
+        if pod_group is not None:
+            return max(pod_group.minimum, 0)
+        declared = self.said_by_pods
+        return declared.minimum if declared is not None else 1
 
 
 class GangsShown(Struct):
@@ -125,8 +125,8 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     uid = pod.ref.uid
     if not pod.scheduler:
         return ""
-    said = declared_by(pod)
-    key = uid if said is None else said.gang
+    declared = declared_by(pod)
+    key = uid if declared is None else declared.gang
     before = state.gang_of.get(uid, key)
     if before != key:
         _leave(state, uid)
@@ -164,11 +164,11 @@ def _leave(state: GangsShown, uid: str) -> str:
 
 def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
     """Fold an observed PodGroup. Returns the gang."""
-    found = event.pod_group
-    uid = found.ref.uid
-    _gang(state, found.ref.key).pod_groups[uid] = found
-    state.group_of[uid] = found.ref.key
-    return found.ref.key
+    pod_group = event.pod_group
+    uid = pod_group.ref.uid
+    _gang(state, pod_group.ref.key).pod_groups[uid] = pod_group
+    state.group_of[uid] = pod_group.ref.key
+    return pod_group.ref.key
 
 
 def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
@@ -183,14 +183,14 @@ def pod_group_gone(state: GangsShown, event: PodGroupGone) -> str:
 
 def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...]:
     """Pods have a node: the gangs of these pods are no longer held back. Returns the gangs."""
-    found = {state.gang_of[pod.ref.uid]: pod.ref for pod in reversed(event.pods) if pod.ref.uid in state.gang_of}
-    for key, ref in found.items():
+    refs = {state.gang_of[pod.ref.uid]: pod.ref for pod in reversed(event.pods) if pod.ref.uid in state.gang_of}
+    for key, ref in refs.items():
         gang = _gang(state, key)
         gang.held = None
         gang.began = gang.began or at.at
         if event.complaints:
             gang.complaint = Complaint(event.complaints, ref, at.at)
-    return tuple(found)
+    return tuple(refs)
 
 
 def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:

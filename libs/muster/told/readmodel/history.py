@@ -51,8 +51,8 @@ VICTIMS = 5
 History = Callable[[ReadState, Position, Any], Iterable[Said]]
 
 
-def happened(at: Position, what: str, weight: Weight, **numbers: Any) -> Happening:
-    return Happening(at=at.at, seq=at.seq, item=at.item, what=what, weight=weight, **numbers)
+def happened(at: Position, code: str, weight: Weight, **numbers: Any) -> Happening:
+    return Happening(at=at.at, seq=at.seq, item=at.item, what=code, weight=weight, **numbers)
 
 
 def tag_of(event: Event) -> str:
@@ -134,13 +134,13 @@ def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator
 
 
 def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:
-    for each in event.candidates:
-        release = state.releases.get(f"{each.cause.seq}-{each.cause.item}")
+    for candidate in event.candidates:
+        release = state.releases.get(f"{candidate.cause.seq}-{candidate.cause.item}")
         if release is None:
-            yield each.ref, happened(at, "candidates_proposed", "detail")
+            yield candidate.ref, happened(at, "candidates_proposed", "detail")
         else:
             told = {"name": release.job, "request": release.request, "flag": True}
-            yield each.ref, happened(at, "candidates_proposed", "step", **told)
+            yield candidate.ref, happened(at, "candidates_proposed", "step", **told)
 
 
 def _tree(state: ReadState, at: Position, _event: d.QuotaTreeAccepted) -> Iterator[Said]:
@@ -214,8 +214,8 @@ def _remember(state: ReadState, at: Position, release: Release) -> None:
 def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator[Said]:
     job, charge = state.queues.jobs.get(event.ref.uid), state.queues.ledger.charges.get(event.ref.uid)
     nodes: dict[str, int] = {}
-    for each in event.placements:
-        nodes[each.node] = nodes.get(each.node, 0) + each.count
+    for placement in event.placements:
+        nodes[placement.node] = nodes.get(placement.node, 0) + placement.count
     yield (
         event.ref,
         happened(
@@ -236,7 +236,7 @@ def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterat
     kept = event
     if len(event.victims) > VICTIMS:
         kept = structs.replace(event, victims=event.victims[:VICTIMS])
-    told = {"event": kept, "number": sum(each.priority is not None for each in event.victims)}
+    told = {"event": kept, "number": sum(victim.priority is not None for victim in event.victims)}
     yield event.ref, happened(at, "eviction_ordered", "turn", more=len(event.victims) - len(kept.victims), **told)
     for victim in event.suspended:
         record = state.records.get(victim.ref.uid)
@@ -372,8 +372,8 @@ def forget_gang(state: ReadState, key: str) -> None:
 
 def _of(state: ReadState, refs: Iterable[Ref]) -> list[str]:
     """The gangs of pods, each gang once."""
-    found = (state.gangs.gang_of.get(ref.uid, "") for ref in refs)
-    return list(dict.fromkeys(key for key in found if key))
+    gangs = (state.gangs.gang_of.get(ref.uid, "") for ref in refs)
+    return list(dict.fromkeys(key for key in gangs if key))
 
 
 def _held_back(state: ReadState, at: Position, event: gangs.GangHeldBack) -> Iterator[GangSaid]:
@@ -421,11 +421,11 @@ def _request_noted(
 
 
 def _pod_group(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[GangSaid]:
-    found = event.pod_group
-    if found.verdict is None:
-        yield found.ref.key, happened(at, "pod_group_observed", "detail", event=event)
+    pod_group = event.pod_group
+    if pod_group.verdict is None:
+        yield pod_group.ref.key, happened(at, "pod_group_observed", "detail", event=event)
     else:
-        yield found.ref.key, happened(at, "pod_group_judged", "turn", event=event)
+        yield pod_group.ref.key, happened(at, "pod_group_judged", "turn", event=event)
 
 
 GANG_HISTORY: Mapping[type[Event], Callable[[ReadState, Position, Any], Iterable[GangSaid]]] = {
@@ -482,9 +482,9 @@ class Historian:
 
         return arm
 
-    def tell(self, state: ReadState, said: Iterable[Said]) -> None:
+    def tell(self, state: ReadState, happenings: Iterable[Said]) -> None:
         """Write entries for jobs that exist, or that are remembered."""
-        for ref, happening in said:
+        for ref, happening in happenings:
             if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
                 add(record_of(state, ref).happenings, happening)
             if self._listener is not None:
@@ -496,8 +496,8 @@ class Historian:
         if workload is not None:
             self.tell(state, [(workload.ref, happening)])
 
-    def _tell_gang(self, state: ReadState, said: Iterable[tuple[str, Happening]]) -> None:
-        for key, happening in said:
+    def _tell_gang(self, state: ReadState, happenings: Iterable[tuple[str, Happening]]) -> None:
+        for key, happening in happenings:
             record = state.gang_records.get(key)
             if record is not None:
                 add(record.happenings, happening)

@@ -100,7 +100,7 @@ def advance(state: ReadState, uid: str) -> None:
     if before == after:
         return
     if after not in STEPS[before]:
-        told = tuple(f"{each.seq} {each.what}" for each in record.happenings[-10:])
+        told = tuple(f"{happening.seq} {happening.what}" for happening in record.happenings[-10:])
         state.illegal.append(Illegal(state.seq, record.ref, before, after, told))
         del state.illegal[:-ILLEGAL_KEPT]
     record.phase = after

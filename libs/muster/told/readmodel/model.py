@@ -43,11 +43,11 @@ class ReadModel(Stage[ReadState]):
         queues = queuefolds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own = folds_in(jobfolds, *self._folds, objectfolds)
-        found: dict[type[Event], Arm] = {}
+        arms_by_type: dict[type[Event], Arm] = {}
         for kind in dict.fromkeys((*queues, *HISTORY, *GANG_HISTORY, *own, *_PHASES)):
             chain = [queues.get(kind), self._history.arm_of(kind), *own.get(kind, ()), _PHASES.get(kind)]
-            found[kind] = in_turn(*[arm for arm in chain if arm is not None])
-        return found
+            arms_by_type[kind] = in_turn(*[arm for arm in chain if arm is not None])
+        return arms_by_type
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
@@ -66,8 +66,10 @@ class ReadModel(Stage[ReadState]):
     def check(self, state: ReadState) -> list[Violation]:
         """I24: a job goes from phase to phase as ``phases.STEPS`` allows."""
         return [
-            Violation("I24", f"{each.ref}: {each.before} to {each.after} at {each.seq}; {', '.join(each.story)}")
-            for each in state.illegal
+            Violation(
+                "I24", f"{reason.ref}: {reason.before} to {reason.after} at {reason.seq}; {', '.join(reason.story)}"
+            )
+            for reason in state.illegal
         ]
 
 

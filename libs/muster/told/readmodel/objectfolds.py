@@ -39,10 +39,10 @@ def cluster_seen(state: ReadState, mark: Marker, ref: Ref, owner: str, elastic: 
         state.scaled.pop(ref.uid, None)
         return
     known = state.scaled.get(ref.uid)
-    found = Scaled(ref, owner, elastic, known.heard if known is not None else None)
-    if known is None or (known.owner, known.told) != (owner, found.told):
+    scaled = Scaled(ref, owner, elastic, known.heard if known is not None else None)
+    if known is None or (known.owner, known.told) != (owner, scaled.told):
         mark.jobs(owner)
-    state.scaled[ref.uid] = found
+    state.scaled[ref.uid] = scaled
 
 
 def cluster_gone(state: ReadState, uid: str, owner: str) -> None:
@@ -156,7 +156,7 @@ class ObjectFolds:
     def _pod_group_gone(self, state: ReadState, _at: Position, event: facts.PodGroupGone) -> None:
         self._mark.clear(state, event.ref.uid)
         key = gangsshown.pod_group_gone(state.gangs, event)
-        self._mark.took_away(*(f"podgroup/{each.group}/{key}" for each in POD_GROUPS))
+        self._mark.took_away(*(f"podgroup/{resource.group}/{key}" for resource in POD_GROUPS))
         self._mark.gangs(key)
 
     def _pods_placed(self, state: ReadState, at: Position, event: PodsPlaced) -> None:

@@ -89,11 +89,11 @@ class Record(Struct):
 
 def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
     """Replicas in all, group by group."""
-    found: Counts = {}
+    counts: Counts = {}
     for unit in units:
         for name, count in unit.groups.items():
-            found[name] = found.get(name, 0) + count * unit.times
-    return dict(sorted(found.items()))
+            counts[name] = counts.get(name, 0) + count * unit.times
+    return dict(sorted(counts.items()))
 
 
 def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
@@ -119,7 +119,7 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
 def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
     """Why a victim of an order is suspended: for a guarantee, a higher priority in the same queue, or less service."""
     served = event.kind == "service"
-    move = next((each for each in event.moves if each.uid == victim.ref.uid), None)
+    move = next((move for move in event.moves if move.uid == victim.ref.uid), None)
     preempted = served or move is not None or (victim.priority is not None and event.priority is not None)
     return Leaving(
         "Preempted" if preempted else "Reclaimed",
@@ -226,13 +226,13 @@ class PodsShown(Struct):
     def of(self, job: str, presence: Presence) -> HeldUp | None:
         """The worst code that keeps pods of a job from running, by the codes of owners: no pod is looked through."""
         owners = (job, *presence.children.get(job, ()))
-        found = [pods for owner in owners if owner in self.live for pods in self.live[owner].items()]
-        if not found:
+        sets = [pods for owner in owners if owner in self.live for pods in self.live[owner].items()]
+        if not sets:
             return None
-        worst = min((code for code, _ in found), key=RANK.__getitem__)
-        alike = [pods for code, pods in found if code == worst]
+        worst = min((code for code, _ in sets), key=RANK.__getitem__)
+        alike = [pods for code, pods in sets if code == worst]
         firsts = [next(iter(pods.values())) for pods in alike]
-        return HeldUp(min(firsts, key=lambda each: (each.since, each.name)), sum(map(len, alike)))
+        return HeldUp(min(firsts, key=lambda pod: (pod.since, pod.name)), sum(map(len, alike)))
 
     def ended(self, job: str, record: Record, presence: Presence) -> HeldUp | None:
         """The code that made a job fail, as far as the pods reported."""

@@ -60,10 +60,10 @@ class Marker:
             self._touched.gone.update(dict.fromkeys(keys))
 
     def trouble(
-        self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[FieldProblem], *, most: int = 10
+        self, state: ReadState, ref: Ref, code: TroubleCode, problems: Sequence[FieldProblem], *, most: int = 10
     ) -> None:
         """Something is wrong with an object; at most so many of the findings are kept."""
-        self._trouble(state, Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most)))
+        self._trouble(state, Trouble(ref, code, tuple(problems[:most]), max(0, len(problems) - most)))
 
     def refused(self, state: ReadState, ref: Ref, refusal: Refusal) -> None:
         """A workload is refused a place in a queue."""

@@ -67,7 +67,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 
 def refused_code(reason: str) -> JobCode:
     """The code of a refusal as the log names it. Raises KeyError for a reason that no stage gives."""
-    return {str(each): code for each, code in REFUSED.items()}[reason]
+    return {str(type_): code for type_, code in REFUSED.items()}[reason]
 
 
 def refusal_code(refusal: Shortfall) -> JobCode:

@@ -15,8 +15,12 @@ from muster.told.readmodel.readstate import ReadState, Scaled
 def ray_waits(state: ReadState, uid: str) -> list[RayWaits]:
     """The waiting demand of each cluster of a job whose head has reported."""
     uids = dict.fromkeys((uid, *state.presence.children.get(uid, ())))
-    found = (state.scaled.get(each) for each in uids)
-    return [_waits(state, each) for each in found if each is not None and each.owner == uid and each.heard is not None]
+    scaled = (state.scaled.get(uid) for uid in uids)
+    return [
+        _waits(state, scaled)
+        for scaled in scaled
+        if scaled is not None and scaled.owner == uid and scaled.heard is not None
+    ]
 
 
 def _waits(state: ReadState, cluster: Scaled) -> RayWaits:
@@ -36,25 +40,25 @@ class _Waiter:
 
     def pieces(self) -> list[RayPiece]:
         pending = self._demand.pending
-        alone = [*pending, *(each for each in self._demand.infeasible if each not in pending)]
-        found = [RayPiece("alone", (shape,), self._fates((shape,))) for shape in alone]
+        alone = [*pending, *(shape for shape in self._demand.infeasible if shape not in pending)]
+        waiting = [RayPiece("alone", (shape,), self._fates((shape,))) for shape in alone]
         for gang in self._demand.placement_groups:
             fates = self._fates(gang.bundles)
-            found.append(RayPiece("placement_group", gang.bundles, fates, gang.name, gang.strategy))
+            waiting.append(RayPiece("placement_group", gang.bundles, fates, gang.name, gang.strategy))
         explicit = self._demand.explicit
         if explicit and (self._growth.asked or self._growth.alarm is not None):
-            found.append(RayPiece("explicit", explicit, self._fates(explicit)))
-        return found
+            waiting.append(RayPiece("explicit", explicit, self._fates(explicit)))
+        return waiting
 
     def _fates(self, shapes: Sequence[RayShape]) -> tuple[GroupFate, ...]:
         return tuple(self._fate(group, shapes) for group in self._elastic.groups)
 
     def _fate(self, group: ScaledGroup, shapes: Sequence[RayShape]) -> GroupFate:
         """Why the group does not take the piece, or how far replicas for the piece have come."""
-        held = [each for each in shapes if _holds(group, each)]
+        held = [shape for shape in shapes if _holds(group, shape)]
         if not held:
             return _too_small(group, shapes[0])
-        if not any(suited(group.labels, each) for each in held):
+        if not any(suited(group.labels, vector) for vector in held):
             return GroupFate(group.name, "other_labels")
         return self._supply(group)
 
@@ -63,11 +67,13 @@ class _Waiter:
         name, growth = group.name, self._growth
         stuck = [pod for pod in self._stuck if pod.group == name]
         if stuck:
-            return GroupFate(name, "no_nodes", len(stuck), pod=min(stuck, key=lambda each: (each.since, each.name)))
+            return GroupFate(
+                name, "no_nodes", len(stuck), pod=min(stuck, key=lambda held_up: (held_up.since, held_up.name))
+            )
         refusals = growth.denied.refusals if growth.denied is not None else ()
-        mine = [each for each in refusals if each.groups.get(name)]
+        mine = [refusal for refusal in refusals if refusal.groups.get(name)]
         if mine:  # The smallest piece shows best which amounts the replicas lack.
-            return GroupFate(name, "refused", short=min(mine, key=lambda each: sum(each.groups.values())).short)
+            return GroupFate(name, "refused", short=min(mine, key=lambda refusal: sum(refusal.groups.values())).short)
         if growth.asked.get(name):
             return GroupFate(name, "asked", growth.asked[name])
         granted, joined = growth.granted.get(name, 0), self._demand.joined.get(name, 0) // group.hosts

@@ -74,9 +74,9 @@ AHEAD_SHOWN = 3
 def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
     """The status of a job as of the state's position. ``acting``: false where admissions are not carried out."""
     for look in _SITUATIONS:
-        found = look(state, uid, acting)
-        if found is not None:
-            return found
+        status = look(state, uid, acting)
+        if status is not None:
+            return status
     return _status(state, uid, "Seen", Untried())
 
 
@@ -85,7 +85,7 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
     ref = record.ref if record is not None else workload.ref if workload is not None else None
-    found: dict[str, Any] = {
+    facets: dict[str, Any] = {
         "kind": ref.kind if ref is not None else "",
         "job": ref.key if ref is not None else "",
         "attempt": state.queues.ledger.attempts.get(uid, 0),
@@ -93,19 +93,19 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
     }
     if workload is not None and state.synced:
         unknown = state.queues.unknown_class(workload)
-        found |= {"unknown_class": unknown, "priority": state.queues.priority_of(workload)} if unknown else {}
+        facets |= {"unknown_class": unknown, "priority": state.queues.priority_of(workload)} if unknown else {}
     if charge is not None:
         scaling = None
         if record is not None and (record.growth.granted or record.growth.alarm is not None):
             claim = state.queues.ledger.claims.by_uid.get(uid) if record.growth.denied is not None else None
             promised = claim.promised_now(state.now) if claim is not None else 0
             scaling = replace(record.growth, promised=promised)
-        found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
+        facets |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
     if CODES[code].started:
-        found["pods"] = state.pods.of(uid, state.presence)
+        facets["pods"] = state.pods.of(uid, state.presence)
     elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
-        found["pods"] = state.pods.ended(uid, record, state.presence)
-    return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**found, **common})
+        facets["pods"] = state.pods.ended(uid, record, state.presence)
+    return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**facets, **common})
 
 
 # --- over ---------------------------------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ def _verdict(state: ReadState, uid: str) -> Verdict | None:
     """kube-scheduler's verdict on the gang of a job, in the present attempt of the job."""
     ref, attempt = state.queues.workloads[uid].ref, state.queues.ledger.attempts.get(uid, 0)
     gang = state.gangs.gangs.get(f"{ref.namespace}/{pod_group_name(ref)}")
-    found = gang.pod_groups.values() if gang is not None else ()
-    return next((each.verdict for each in found if each.owner_uid == uid and each.attempt == attempt > 0), None)
+    groups = gang.pod_groups.values() if gang is not None else ()
+    return next((group.verdict for group in groups if group.owner_uid == uid and group.attempt == attempt > 0), None)
 
 
 def _no_place(state: ReadState, uid: str) -> NoPlace:
@@ -204,8 +204,8 @@ def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
     final = _final(state, waits.queue, state.queues.demand_of(state.queues.workloads[uid]))
     if final is not None:
         line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
-        found: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
-        return _status(state, uid, refusal_code(final), Short(final), **found)
+        facets: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
+        return _status(state, uid, refusal_code(final), Short(final), **facets)
     kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
     none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
     return _status(state, uid, "GangUnschedulable", none)
@@ -214,8 +214,8 @@ def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
 def _leaves_for(state: ReadState, uid: str) -> tuple[str, ...]:
     """namespace/name of the jobs that are still charged and leave, or move, for a job."""
     name, charges = state.queues.workloads[uid].ref.key, state.queues.ledger.charges
-    going = (each for each, why in state.leaving.items() if why.claimant == name and each in charges)
-    return tuple(sorted(state.queues.workloads[each].ref.key for each in going if each in state.queues.workloads))
+    going = (victim for victim, why in state.leaving.items() if why.claimant == name and victim in charges)
+    return tuple(sorted(state.queues.workloads[victim].ref.key for victim in going if victim in state.queues.workloads))
 
 
 def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
@@ -245,23 +245,23 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return None
     if job.status == "proposed":
         return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
-    found = _in_line(state, job)
+    status = _in_line(state, job)
     final = _final(state, job.queue, job.demand)
     if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None
-        return _status(state, uid, refusal_code(final), Short(final, cause), **found)
+        return _status(state, uid, refusal_code(final), Short(final, cause), **status)
     if not state.synced:
-        return _status(state, uid, "NotSynced", _unlisted(state), **found)
+        return _status(state, uid, "NotSynced", _unlisted(state), **status)
     if state.closing:
-        return _status(state, uid, "LogNearlyFull", Plain(), **found)
+        return _status(state, uid, "LogNearlyFull", Plain(), **status)
     if "admissions" in state.queues.resting(job.queue):
-        return _status(state, uid, "Paused", Pause(*pause_of(state, job.queue)), **found)
+        return _status(state, uid, "Paused", Pause(*pause_of(state, job.queue)), **status)
     if state.queues.is_blocking(job.queue) and uid not in state.queues.ledger.claims.by_uid:
-        found["line"] = _on_nodes(state, job, found["line"])
-        if found["line"].position > 1:
-            return _status(state, uid, "BehindHead", Plain(), **found)
-    return _unserved(state, job, found)
+        status["line"] = _on_nodes(state, job, status["line"])
+        if status["line"].position > 1:
+            return _status(state, uid, "BehindHead", Plain(), **status)
+    return _unserved(state, job, status)
 
 
 def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
@@ -270,32 +270,32 @@ def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
     return short if short is not None and short.hopeless else None
 
 
-def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
+def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
     """The limit that refuses the job, or the free quota that is kept for others; ``found``: the place of the job."""
     uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
     if shape is None:
-        return _status(state, uid, "Queued", Untried(), **found)
+        return _status(state, uid, "Queued", Untried(), **facets)
     refusal = refused_by(state, job, shape, shape.denial) if shape.denial is not None else None
     kept = Reserve(state.queues, state.now).keeps(job) if refusal is None else None
     if kept is not None:
-        return _status(state, uid, "QuotaKept", Short(kept), **found)
+        return _status(state, uid, "QuotaKept", Short(kept), **facets)
     if shape.denial is None:
-        return _status(state, uid, "Queued", Untried(), **found)
+        return _status(state, uid, "Queued", Untried(), **facets)
     if refusal is None:
         cleared = state.queues.ledger.short_now(shape.denial.short, job.queue, job.demand, state.now)
-        return _status(state, uid, "Queued", Untried(cleared), **found)
+        return _status(state, uid, "Queued", Untried(cleared), **facets)
     claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
         short = replace(short, promised=own.promised_now(state.now), idles=_idles(state, own, refusal.resource))
-        return _status(state, uid, "WaitingForClaim", short, **found)
+        return _status(state, uid, "WaitingForClaim", short, **facets)
     if (owed := Owing(state.queues.ledger).beside(job.queue, job.demand)) is not None:
         short = replace(short, owed=owed)
     claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
-    return _status(state, uid, refusal_code(refusal), short, **found)
+    return _status(state, uid, refusal_code(refusal), short, **facets)
 
 
 def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:
@@ -371,8 +371,8 @@ def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
         return None
     else:
         refusal, firm = short.refusal, row.holders == "firm"
-    found = _holders(state, refusal.path, refusal.resource, firm=firm)
-    holders = sorted(found, key=lambda each: (-each.amount, each.job))
+    found_holders = _holders(state, refusal.path, refusal.resource, firm=firm)
+    holders = sorted(found_holders, key=lambda holder: (-holder.amount, holder.job))
     return Wanting(refusal, tuple(holders[:HOLDERS_SHOWN]), len(holders))
 
 
@@ -415,22 +415,22 @@ def gang_status(gang: GangShown | None) -> GangStatus:
     """The status of a gang; ``None``: a gang that is not known any more."""
     if gang is None or not gang.pods:
         return GangStatus("Gone")
-    found, held = gang.counted(), gang.held.event if gang.held is not None else None
+    pods, held = gang.counted(), gang.held.event if gang.held is not None else None
     group = gang.pod_group
     verdict = group.verdict if group is not None else None
-    return GangStatus(_code(gang, found, held), found, gang.minimum, held, verdict)
+    return GangStatus(_code(gang, pods, held), pods, gang.minimum, held, verdict)
 
 
-def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCode:
+def _code(gang: GangShown, pods: Counted, held: GangHeldBack | None) -> GangCode:
     if held is not None:
         return held_back_code(held)
     if not gang.ours:
         return "KubeScheduler" if gang.native and gang.by_default else "OtherScheduler"
     if gang.ended:
         return "Finished" if gang.ended == "Finished" else "Failed"
-    if found.pods and found.bound == found.pods:
-        return "Running" if found.running else "Bound"
-    return "Starting" if found.bound else "Waiting"
+    if pods.pods and pods.bound == pods.pods:
+        return "Running" if pods.running else "Bound"
+    return "Starting" if pods.bound else "Waiting"
 
 
 # --- promise ----------------------------------------------------------------------------------------------------------
@@ -438,8 +438,8 @@ def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCod
 
 def promise_of(state: ReadState, uid: str, now: int) -> Promise:
     """The promise to a job. O(waiting + charges)."""
-    found = promises_of(state, (uid,), now)
-    return found[uid]
+    promises = promises_of(state, (uid,), now)
+    return promises[uid]
 
 
 def promises_of(
@@ -450,10 +450,10 @@ def promises_of(
     ``foreseen``: the queues played forward already.
     """
     now = max(now, state.now)
-    found = {uid: _without(state, uid) for uid in uids}
-    wanted = [uid for uid, promise in found.items() if not promise.why]
+    without = {uid: _without(state, uid) for uid in uids}
+    wanted = [uid for uid, promise in without.items() if not promise.why]
     if not wanted:
-        return found
+        return without
     promises = state.promises
     if foreseen is None:
         projection = Projection(state.queues, running(state), promises.durations, now)
@@ -462,8 +462,8 @@ def promises_of(
     scale = promises.scale(now)
     for uid in wanted:
         projected = foreseen.get(uid)
-        found[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
-    return found
+        without[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
+    return without
 
 
 def promised(state: ReadState, wait: int, now: int) -> Promise:

@@ -33,21 +33,21 @@ class PodNamed(Struct, frozen=True):
 def pods_named(state: ReadState, wanted: str, now: int) -> dict[str, PodNamed]:
     """The pods that ``NAMESPACE/NAME`` or NAME means, by namespace/name. ``now``: ms since the epoch."""
     name = wanted.rpartition("/")[2]
-    found: dict[str, PodNamed] = {}
+    named: dict[str, PodNamed] = {}
     for placed in state.nodes.pods.values():
         if placed.ref.name == name:
-            _add(state, found, name, placed.owner, pods.placed(name, placed.node))
+            _add(state, named, name, placed.owner, pods.placed(name, placed.node))
     for owner, codes in state.pods.live.items():
-        for each in (pod for troubled in codes.values() for pod in troubled.values() if pod.name == name):
-            _add(state, found, name, owner, pods.since(HeldUp(each), now))
-    return {key: pod for key, pod in sorted(found.items()) if wanted in (key, name)}
+        for troubled_pod in (pod for troubled in codes.values() for pod in troubled.values() if pod.name == name):
+            _add(state, named, name, owner, pods.since(HeldUp(troubled_pod), now))
+    return {key: pod for key, pod in sorted(named.items()) if wanted in (key, name)}
 
 
-def _add(state: ReadState, found: dict[str, PodNamed], name: str, owner: str, text: str) -> None:
+def _add(state: ReadState, named: dict[str, PodNamed], name: str, owner: str, text: str) -> None:
     record = state.records.get(state.presence.owner_of.get(owner, owner))
     if record is not None:
         key = f"{record.ref.namespace}/{name}"
-        found[key] = PodNamed(key, record.ref, text)
+        named[key] = PodNamed(key, record.ref, text)
 
 
 # --- the story --------------------------------------------------------------------------------------------------------
@@ -71,11 +71,11 @@ def gangs_named(state: ReadState, wanted: str) -> list[str]:
 
     A pod in no gang has its own name.
     """
-    found = {record.name for record in state.gang_records.values() if _is(wanted, record.name)}
+    names = {record.name for record in state.gang_records.values() if _is(wanted, record.name)}
     for key, gang in state.gangs.gangs.items():
         if key in state.gang_records and any(_is(wanted, pod.ref.key) for pod in gang.pods.values()):
-            found.add(state.gang_records[key].name)
-    return sorted(found)
+            names.add(state.gang_records[key].name)
+    return sorted(names)
 
 
 def _is(wanted: str, name: str) -> bool:
@@ -84,7 +84,7 @@ def _is(wanted: str, name: str) -> bool:
 
 def gang_tale(state: ReadState, name: str) -> GangTale:
     """The story of a gang of ``gangs_named``; of several pods with the name, the newest."""
-    key = next(each for each, record in reversed(state.gang_records.items()) if record.name == name)
+    key = next(gang for gang, record in reversed(state.gang_records.items()) if record.name == name)
     gang = state.gangs.gangs.get(key)
     status = gang_status(gang)
     return GangTale(
@@ -92,20 +92,20 @@ def gang_tale(state: ReadState, name: str) -> GangTale:
         code=status.code,
         text=nodewords.gang_text(status),
         pods=_pods(gang) if gang is not None else {},
-        entries=[entry_of(None, each) for each in state.gang_records[key].happenings],
+        entries=[entry_of(None, happening) for happening in state.gang_records[key].happenings],
         seq=state.seq,
         now=state.now,
     )
 
 
 def _pods(gang: GangShown) -> dict[str, str]:
-    found = {}
-    for pod in sorted(gang.pods.values(), key=lambda each: each.ref.key):
+    words = {}
+    for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key):
         if pod.over:
             word = "succeeded" if pod.succeeded else "failed"
         elif pod.node:
             word = f"{'runs' if pod.running else 'bound'} on {pod.node}"
         else:
             word = "waits"
-        found[pod.ref.name] = word
-    return found
+        words[pod.ref.name] = word
+    return words

@@ -73,14 +73,14 @@ def share_measures(ledger: Ledger) -> Iterator[Measure]:
     ``muster_queue_keeps`` is left out for a queue from which no amount is reclaimed.
     """
     for path, divided in kai_shares(ledger).items():
-        for name, found in divided.items():
+        for name, share in divided.items():
             key = _of(path, name)
             if ledger.rules_of(path).usage_window_ms:
-                yield "muster_queue_used_lately", key, found.sharer.usage / 1_000_000
-            yield "muster_queue_fair_share", key, _plain(found.share.amount, name)
-            yield "muster_queue_asked", key, _plain(found.sharer.request, name)
-            if found.allocatable >= 0:
-                yield "muster_queue_keeps", key, _plain(found.allocatable, name)
+                yield "muster_queue_used_lately", key, share.sharer.usage / 1_000_000
+            yield "muster_queue_fair_share", key, _plain(share.share.amount, name)
+            yield "muster_queue_asked", key, _plain(share.sharer.request, name)
+            if share.allocatable >= 0:
+                yield "muster_queue_keeps", key, _plain(share.allocatable, name)
 
 
 def _quota(ledger: Ledger) -> Iterator[Measure]:
@@ -136,17 +136,17 @@ def _waiting(state: ReadState, now: int) -> Iterator[Measure]:
 
 def _held_up(state: ReadState, now: int) -> Iterator[Measure]:
     """Of each queue and cause how many admitted jobs do not run, and for how long."""
-    found: dict[tuple[str, str], list[int]] = {}
+    tallies: dict[tuple[str, str], list[int]] = {}
     for uid, charge in state.queues.ledger.charges.items():
         record = state.records.get(uid)
         if record is None or record.phase not in ("admitted", "running"):
             continue
         held = state.pods.of(uid, state.presence)
         if held is not None:
-            found.setdefault((charge.queue, held.code), []).append(held.first.since)
+            tallies.setdefault((charge.queue, held.code), []).append(held.first.since)
         elif record.phase == "admitted" and record.admitted_at and not state.presence.live_pods(uid):
-            found.setdefault((charge.queue, NO_PODS), []).append(record.admitted_at)
-    for (path, cause), since in found.items():
+            tallies.setdefault((charge.queue, NO_PODS), []).append(record.admitted_at)
+    for (path, cause), since in tallies.items():
         key = (("queue", path), ("cause", cause))
         yield "muster_held_up_jobs", key, len(since)
         yield "muster_held_up_seconds", key, max(0, now - min(since)) / 1000
@@ -200,8 +200,8 @@ class QueueShare(Struct, frozen=True):
 
 def queues_named(state: ReadState, wanted: str) -> list[str]:
     """The queues that a full path, or the end of a path, may mean; the shortest path first."""
-    found = (path for path in state.queues.ledger.nodes if path == wanted or path.endswith(f"/{wanted}"))
-    return sorted(found, key=lambda path: (len(path), path))
+    paths = (path for path in state.queues.ledger.nodes if path == wanted or path.endswith(f"/{wanted}"))
+    return sorted(paths, key=lambda path: (len(path), path))
 
 
 def queue_share(state: ReadState, queue: str) -> QueueShare:
@@ -212,7 +212,7 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
     divided, rows, siblings = kai_shares(ledger), [], []
     node, used = ledger.nodes[queue], ledger.used.get(queue, {})
     parent = path_chain(queue)[1] if "/" in queue else ""
-    for name, found in divided.get(queue, {}).items():
+    for name, share in divided.get(queue, {}).items():
 
         def show(amount: int, name: str = name) -> str:
             return "all" if amount < 0 or amount == EVERYTHING else format_quantity(amount, name)
@@ -220,16 +220,16 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
         rows.append(
             ResourceShare(
                 resource=name,
-                share=show(found.share.amount),
+                share=show(share.share.amount),
                 uses=show(used.get(name, 0)),
-                asks=show(found.sharer.request),
+                asks=show(share.sharer.request),
                 quota=show(node.guaranteed.get(name, 0)),
-                keeps=show(found.allocatable),
-                parent=show(found.parent),
-                why=why_share(found, show, usage=lately_of_all(found.sharer.usage)),
+                keeps=show(share.allocatable),
+                parent=show(share.parent),
+                why=why_share(share, show, usage=lately_of_all(share.sharer.usage)),
             )
         )
-        if found.sharer.request and parent:
+        if share.sharer.request and parent:
             beside = [path for path in ledger.nodes[parent].children if path != queue]
             siblings += [
                 f"{path.rpartition('/')[2]} {show(divided[path][name].share.amount)} of {name}"

@@ -76,11 +76,11 @@ class Narrator:
             of_item.setdefault(happening.item, []).append(entry_of(ref, happening))
         entries: list[NarratedEvent] = []
         for item, event in enumerate(stored.commit.events):
-            found = of_item.get(item)
-            if found is None and not isinstance(event, _TOLD_OF_JOBS):
+            of_event = of_item.get(item)
+            if of_event is None and not isinstance(event, _TOLD_OF_JOBS):
                 word, text, weight, gang = self._of_all(event)
-                found = [NarratedEvent(self.state.now, stored.seq, item, None, word, text, weight, gang=gang)]
-            entries += found or ()
+                of_event = [NarratedEvent(self.state.now, stored.seq, item, None, word, text, weight, gang=gang)]
+            entries += of_event or ()
             if isinstance(event, facts.PodObserved | facts.PodGone):
                 entries += self._of_gang(stored.seq, item, event)
         if self.state.synced and not self._synced:
@@ -100,11 +100,11 @@ class Narrator:
         gang = self.state.gangs.gangs.get(key)
         if gang is None or "/" not in key or not gang.ours:
             return
-        found, minimum = gang.counted(), gang.minimum
-        phase, before = found.phase(minimum), self._phases.get(key, "")
+        pods, minimum = gang.counted(), gang.minimum
+        phase, before = pods.phase(minimum), self._phases.get(key, "")
         self._phases[key] = phase
         if phase != before and phase in ("Running", "Finished", "Failed"):
-            word, text = events.gang_phase(phase, found, minimum)
+            word, text = events.gang_phase(phase, pods, minimum)
             yield NarratedEvent(self.state.now, seq, item, None, word, text, "turn", gang=key)
 
     def _of_all(self, event: Event) -> tuple[str, str, Weight, str]:

@@ -63,31 +63,31 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
     """The facts about a job before a commit. ``now``: log time of the commit, ms."""
     job, charge, record = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid), state.records.get(uid)
     admitted, running = (record.admitted_at, record.running_at) if record is not None else (0, 0)
-    found: dict[str, Any] = {}
+    facets: dict[str, Any] = {}
     if job is not None:
         waited = max(0, (admitted or now) - waits_since(state, job)) if job.queued_at else None
-        found |= {"priority": job.priority, "queue": job.queue, "request": texts(job.demand.request)}
-        found["waited_ms"] = waited
+        facets |= {"priority": job.priority, "queue": job.queue, "request": texts(job.demand.request)}
+        facets["waited_ms"] = waited
     elif charge is not None:
-        found |= {"queue": charge.queue, "request": texts(charge.granted or charge.request)}
-    if found and admitted:
-        found["started_ms"] = max(0, now - admitted)
+        facets |= {"queue": charge.queue, "request": texts(charge.granted or charge.request)}
+    if facets and admitted:
+        facets["started_ms"] = max(0, now - admitted)
     if running:
-        found["ran_ms"] = max(0, now - running)
+        facets["ran_ms"] = max(0, now - running)
     workload, promise = state.queues.workloads.get(uid), state.promises.open.get(uid)
     if workload is not None:
-        found |= {"owner": workload.origin.owner, "labels": workload.labels}
+        facets |= {"owner": workload.origin.owner, "labels": workload.labels}
     if charge is not None:
-        found["borrowed"] = _borrowed(state, charge)
+        facets["borrowed"] = _borrowed(state, charge)
     if promise is not None and promise.latest:
-        found["promised_by"] = rfc3339(promise.latest)
+        facets["promised_by"] = rfc3339(promise.latest)
     leaving = state.leaving.get(uid)
     if leaving is not None:
-        found |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
+        facets |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
     if record is not None:
         held = state.pods.of(uid, state.presence) or state.pods.ended(uid, record, state.presence)
-        found["cause"] = held.code if held is not None else None
-    return Facets(**found)
+        facets["cause"] = held.code if held is not None else None
+    return Facets(**facets)
 
 
 def _nodes(state: ReadState, uid: str) -> tuple[str, ...]:
@@ -102,24 +102,24 @@ def _borrowed(state: ReadState, charge: Charge) -> dict[str, str]:
     ledger = state.queues.ledger
     node, used = ledger.nodes.get(charge.queue), ledger.used.get(charge.queue, {})
     least = node.guaranteed if node is not None else {}
-    found = {name: min(amount, used.get(name, 0) - least.get(name, 0)) for name, amount in charge.request.items()}
-    return texts({name: amount for name, amount in found.items() if amount > 0})
+    excess = {name: min(amount, used.get(name, 0) - least.get(name, 0)) for name, amount in charge.request.items()}
+    return texts({name: amount for name, amount in excess.items() if amount > 0})
 
 
 def facets_in(state: ReadState, stored: Stored) -> dict[str, Facets]:
     """The facts about every job with an event in a commit; ``state``: as of the commit before."""
     now = max(state.now, stored.commit.at)
     refs = (getattr(event, "ref", None) for event in stored.commit.events)
-    found = {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
+    by_uid = {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
     for event in stored.commit.events:
         if isinstance(event, facts.WorkloadStarted):  # One look at all pods of the job.
-            found[event.ref.uid] = replace(found[event.ref.uid], nodes=_nodes(state, event.ref.uid))
-    return found | _of_pods(state, stored, now)
+            by_uid[event.ref.uid] = replace(by_uid[event.ref.uid], nodes=_nodes(state, event.ref.uid))
+    return by_uid | _of_pods(state, stored, now)
 
 
 def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
     """The facts about the jobs of troubled pods with an event in a commit, by the uid of the pod."""
-    found: dict[str, Facets] = {}
+    by_uid: dict[str, Facets] = {}
     causes: dict[str, PodCode | None] = {}
     for event in stored.commit.events:
         if not isinstance(event, facts.PodObserved) or event.pod.trouble is None or not event.pod.owner_uid:
@@ -131,15 +131,15 @@ def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
         known = facets_of(state, uid, now)
         cause = causes.setdefault(uid, known.cause)
         attempt = state.queues.ledger.attempts.get(uid, 0)
-        found[event.pod.ref.uid] = replace(known, cause=cause, job=workload.ref, attempt=attempt)
+        by_uid[event.pod.ref.uid] = replace(known, cause=cause, job=workload.ref, attempt=attempt)
         if worse(event.pod.trouble.code, cause):
             causes[uid] = event.pod.trouble.code
-    return found
+    return by_uid
 
 
 def _snake(code: str) -> str:
     """``RunningTimeout`` as ``running_timeout``."""
-    return "".join(f"_{each.lower()}" if each.isupper() else each for each in code).removeprefix("_")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in code).removeprefix("_")
 
 
 # --- publication ------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def public_event(
                 **where, namespace=tree.ref.namespace, name=tree.ref.name, nodes=[node.path for node in tree.nodes]
             )
         case decisions.QuotaTreeRejected():
-            broken = [problems.line(each) for each in event.violations]
+            broken = [problems.line(violation) for violation in event.violations]
             return public.PublicQuotaTreeRejected(
                 **where, namespace=event.ref.namespace, name=event.ref.name, violations=broken
             )
@@ -241,7 +241,7 @@ def _about_workload(  # noqa: C901 - a table of events
             return None  # It makes room on nodes, and takes back no quota.
         case decisions.EvictionOrdered():
             leaving: list[Victim | PartialVictim] = [*event.evicted, *event.partial]
-            victims = [_named(each.ref) for each in leaving]
+            victims = [_named(victim.ref) for victim in leaving]
             return made(public.PublicWorkloadReclaimed, quota=event.path, victims=victims, reason=event.kind)
         case effects.EffectApplied():
             return made(public.PublicWorkloadResumed)
@@ -254,8 +254,8 @@ def _about_workload(  # noqa: C901 - a table of events
             trouble.code, known.cause
         ):
             words = pods.reason(HeldUp(TroubledPod(pod.ref.name, trouble, 0))).text
-            found: dict[str, Any] = {"cause": trouble.code, "pod": pod.ref.name, "node": pod.node}
-            return made(public.PublicWorkloadHeldUp, message=words, **found)
+            numbers: dict[str, Any] = {"cause": trouble.code, "pod": pod.ref.name, "node": pod.node}
+            return made(public.PublicWorkloadHeldUp, message=words, **numbers)
         case ClaimOpened(kind="age"):
             promised = rfc3339(event.promised) if event.promised else ""
             return made(public.PublicWorkloadClaimOpened, quota=event.top, promised_by=promised)

@@ -109,10 +109,12 @@ class QueueStory:
         for record in self.told.state.records.values():
             if not self._within(record.queue):
                 continue
-            for each in record.happenings:
-                self._recount(record.ref.key, each)
-            self._entries += [entry_of(record.ref, each) for each in record.happenings if each.weight == "turn"]
-        self._entries.sort(key=lambda each: (each.seq, each.item))
+            for happening in record.happenings:
+                self._recount(record.ref.key, happening)
+            self._entries += [
+                entry_of(record.ref, happening) for happening in record.happenings if happening.weight == "turn"
+            ]
+        self._entries.sort(key=lambda entry: (entry.seq, entry.item))
 
     def _recount(self, job: str, happening: Happening) -> None:
         tally, times = self._tally, happening.times
@@ -140,7 +142,7 @@ class QueueStory:
             tally.longest_wait, tally.longest_waiter = wait, job
 
     def _keep(self, entries: list[NarratedEvent]) -> None:
-        self._entries += [each for each in entries if each.weight == "turn" and self._concerns(each)]
+        self._entries += [entry for entry in entries if entry.weight == "turn" and self._concerns(entry)]
         if len(self._entries) > 2 * KEPT:
             self._left_out += len(self._entries) - KEPT
             del self._entries[:-KEPT]
@@ -187,10 +189,10 @@ class QueueStory:
         )
 
     def _waiters(self, queue: str, shown: int, now: int) -> list[Waiter]:
-        state, found = self.told.state, []
+        state, waiters = self.told.state, []
         for position, (place, _) in enumerate(state.queues.book.in_order(queue), start=1):
             if position > shown:
                 break
             reason = jobs.reason(job_status(state, place.uid)).text
-            found.append(Waiter(place.key, position, place.priority, max(0, now - place.rank), reason))
-        return found
+            waiters.append(Waiter(place.key, position, place.priority, max(0, now - place.rank), reason))
+        return waiters

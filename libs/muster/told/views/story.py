@@ -96,22 +96,23 @@ def standing_of(state: ReadState, uid: str, now: int, *, acting: bool = True, mo
 
 
 def _wanting(state: ReadState, status: JobStatus, now: int) -> ShownWanting | None:
-    found = wanting(state, status)
-    if found is None:
+    needed = wanting(state, status)
+    if needed is None:
         return None
-    name = found.refusal.resource
+    name = needed.refusal.resource
     return ShownWanting(
-        quota=found.refusal.path,
+        quota=needed.refusal.path,
         resource=name,
-        request=format_quantity(found.refusal.asked, name),
-        limit=format_quantity(found.refusal.limit, name),
-        used=format_quantity(found.refusal.used, name),
-        free=format_quantity(found.free, name),
-        missing=format_quantity(found.missing, name),
+        request=format_quantity(needed.refusal.asked, name),
+        limit=format_quantity(needed.refusal.limit, name),
+        used=format_quantity(needed.refusal.used, name),
+        free=format_quantity(needed.free, name),
+        missing=format_quantity(needed.missing, name),
         holders=[
-            ShownHolder(each.job, format_quantity(each.amount, name), jobs.holds(each, now)) for each in found.holders
+            ShownHolder(holder.job, format_quantity(holder.amount, name), jobs.holds(holder, now))
+            for holder in needed.holders
         ],
-        held_by=found.held_by,
+        held_by=needed.held_by,
     )
 
 
@@ -140,8 +141,8 @@ class Takers:
             self._taken[where] = _Taken(self._kept, *where)
         taken, own = self._taken[where], job.ref.key
         count = taken.count(seq, own)
-        newest = (each for each in reversed(taken.all) if each.job != own)
-        shown = [_one(each, job, refusal) for each in islice(newest, min(count, SHOWN))]
+        newest = (taking for taking in reversed(taken.all) if taking.job != own)
+        shown = [_one(taking, job, refusal) for taking in islice(newest, min(count, SHOWN))]
         return explain.taken_meanwhile(refusal.resource, shown, count) if count else ""
 
 
@@ -149,15 +150,15 @@ class _Taken:
     """The reservations of a resource at or below a queue, oldest first."""
 
     def __init__(self, kept: Iterable[Taker], path: str, resource: str) -> None:
-        self.all = [each for each in kept if each.request.get(resource) and path in chain_of(each.queue)]
-        self._seqs = [each.seq for each in self.all]
+        self.all = [taking for taking in kept if taking.request.get(resource) and path in chain_of(taking.queue)]
+        self._seqs = [taking.seq for taking in self.all]
         self._own: dict[str, list[int]] = {}
         """job -> the sequences of the job's own reservations"""
-        for each in self.all:
-            self._own.setdefault(each.job, []).append(each.seq)
+        for taking in self.all:
+            self._own.setdefault(taking.job, []).append(taking.seq)
 
     def count(self, seq: int, own: str) -> int:
-        """How many there were after a sequence, of other jobs than ``own``."""
+        """The number of reservations after a sequence, those of the job ``own`` left out."""
         return _after(self._seqs, seq) - _after(self._own.get(own, ()), seq)
 
 
@@ -254,30 +255,34 @@ class Story:
         ``present``: the time now, if known: an idle log has no newer time.
         """
         state = self.state
-        records = [each for each in state.records.values() if each.ref.key == key and self._kind in ("", each.ref.kind)]
+        records = [
+            record for record in state.records.values() if record.ref.key == key and self._kind in ("", record.ref.kind)
+        ]
         record, uid, now = records[-1], records[-1].ref.uid, max(state.now, present)
-        told = sorted((*record.happenings, *_parked(state, record)), key=lambda each: (each.seq, each.item))
+        told = sorted(
+            (*record.happenings, *_parked(state, record)), key=lambda happening: (happening.seq, happening.item)
+        )
         return JobStory(
             ref=record.ref,
             standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid, job_status(state, uid))),
-            happenings=[_shown(record.ref, each) for each in told],
+            happenings=[_shown(record.ref, happening) for happening in told],
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,
             now=now,
             earlier=len(records) - 1,
             pauses=pauses_over(state, _queue(state, uid)),
-            waits=[_waits(each) for each in ray_waits(state, uid) if each.pieces],
+            waits=[_waits(waits) for waits in ray_waits(state, uid) if waits.pieces],
         )
 
 
-def _waits(found: RayWaits) -> Waits:
-    pieces = [(raywords.piece(each), [raywords.fate(fate) for fate in each.fates]) for each in found.pieces]
-    return Waits(raywords.heading(found), pieces)
+def _waits(waits: RayWaits) -> Waits:
+    pieces = [(raywords.piece(piece), [raywords.fate(fate) for fate in piece.fates]) for piece in waits.pieces]
+    return Waits(raywords.heading(waits), pieces)
 
 
-def _shown(ref: Ref, each: Happening) -> StoryEntry:
-    return StoryEntry(entry_of(ref, each), each.times, each.last_at or each.at)
+def _shown(ref: Ref, happening: Happening) -> StoryEntry:
+    return StoryEntry(entry_of(ref, happening), happening.times, happening.last_at or happening.at)
 
 
 def _queue(state: ReadState, uid: str) -> str:
@@ -295,11 +300,11 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     denial = shape.denial if shape is not None else None
     if job is None or denial is None:
         return
-    tried = next((each for each in reversed(record.happenings) if each.what == "quota_denied"), None)
+    tried = next((happening for happening in reversed(record.happenings) if happening.what == "quota_denied"), None)
     if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
         return
     at, seq, item = state.parked_at.get(job.shape, record.since), denial.cause.seq, denial.cause.item
-    queued = next((each for each in reversed(record.happenings) if each.what == "workload_queued"), None)
+    queued = next((happening for happening in reversed(record.happenings) if happening.what == "workload_queued"), None)
     if queued is not None and (queued.seq, queued.item) > (seq, item):
         at, seq, item = queued.at, queued.seq, queued.item
     yield Happening(
@@ -327,7 +332,7 @@ def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None
     tried = _tried(state, record)
     if CODES[status.code].holders == "none":
         return tried
-    since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
+    since = next((happening.seq for happening in reversed(record.happenings) if happening.what == "workload_queued"), 0)
     return (takers or Takers(state.takers)).told(since, job, status.short.refusal) + tried
 
 
@@ -342,9 +347,9 @@ def _tried(state: ReadState, record: Record) -> str:
     open. From then on, the proposed jobs are the victims of the claim.
     """
     charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
-    for each in reversed(record.happenings):
-        event = each.event
-        if each.what in ("workload_queued", "growth_granted"):
+    for happening in reversed(record.happenings):
+        event = happening.event
+        if happening.what in ("workload_queued", "growth_granted"):
             return ""
         if isinstance(event, PreemptionProposed):
             victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]
@@ -352,6 +357,6 @@ def _tried(state: ReadState, record: Record) -> str:
                 continue
             if served:
                 return room_made(nodewords.leaving(event))
-        if each.what in _TRIES:
-            return room_made(line(each).text)
+        if happening.what in _TRIES:
+            return room_made(line(happening).text)
     return ""

@@ -78,16 +78,16 @@ def ready(jobs: int) -> str:
     return f"the cluster is fully known ({counted(jobs, 'job')}): jobs are admitted from here on"
 
 
-def gang_phase(phase: str, found: Counted, minimum: int) -> tuple[str, str]:
+def gang_phase(phase: str, pods: Counted, minimum: int) -> tuple[str, str]:
     """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that the gang needs."""
-    takes = f" (it needs {minimum})" if minimum != found.pods else ""
+    takes = f" (it needs {minimum})" if minimum != pods.pods else ""
     match phase:
         case "Finished":
-            return "finished", f"{found.succeeded} of its {counted(found.pods, 'pod')} succeeded{takes}"
+            return "finished", f"{pods.succeeded} of its {counted(pods.pods, 'pod')} succeeded{takes}"
         case "Failed":
-            return "failed", f"{found.failed} of its {counted(found.pods, 'pod')} failed{takes}"
+            return "failed", f"{pods.failed} of its {counted(pods.pods, 'pod')} failed{takes}"
         case _:
-            return "running", f"{found.running} of its {counted(found.pods, 'pod')} run{takes}"
+            return "running", f"{pods.running} of its {counted(pods.pods, 'pod')} run{takes}"
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _failed(event: effects.EffectFailed) -> str:
 
 
 def _proposed(event: d.CandidatesProposed) -> str:
-    names = [f"{each.ref.key} at {each.queue}" for each in event.candidates]
+    names = [f"{candidate.ref.key} at {candidate.queue}" for candidate in event.candidates]
     return f"{counted(len(names), 'job')} to try now: {few(names)}"
 
 
@@ -278,8 +278,8 @@ def _for_what(event: d.EvictionOrdered) -> str:
 def _by_what_right(event: d.EvictionOrdered) -> str:
     if event.kind == "service":
         return "goes ahead of jobs that have had more GPU time"
-    ahead_of = sum(each.priority is not None for each in event.victims)
-    ahead_of += sum(each.priority is not None for each in event.partial)
+    ahead_of = sum(victim.priority is not None for victim in event.victims)
+    ahead_of += sum(victim.priority is not None for victim in event.partial)
     if not ahead_of:
         return f"gets its {terms(event.queue).right}"
     ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
@@ -290,12 +290,12 @@ def _by_what_right(event: d.EvictionOrdered) -> str:
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if event.for_nodes:
         return nodewords.room_made(event, around)
-    ending, evicted = [each for each in event.gives if each.ends_by], event.evicted
+    ending, evicted = [give for give in event.gives if give.ends_by], event.evicted
     whole = f"{nodewords.listed_victims(evicted, around.more)} suspended" if evicted else ""
     moved = f"{nodewords.moved(event)} moved" if event.moves else ""
     ends = f"the end of {nodewords.listed_victims(ending, 0 if evicted else around.more)} awaited" if ending else ""
     parts = f"{raywords.parts(event.partial)} released" if event.partial else ""
-    return f"{' and '.join(each for each in (whole, moved, ends, parts) if each)} so that it {_for_what(event)}"
+    return f"{' and '.join(part for part in (whole, moved, ends, parts) if part)} so that it {_for_what(event)}"
 
 
 def _gone(_event: facts.ObjectGone) -> str:

@@ -26,9 +26,9 @@ SETS_SHOWN = 8
 def usage(used: tuple[Used, ...]) -> str:
     """``cpu 12 of 14, memory 12G of 14Gi``: the usage and the limits of a node of the tree."""
     parts = []
-    for each in used:
-        most = f" of {format_quantity(each.limit, each.resource)}" if each.limit >= 0 else ""
-        parts.append(f"{each.resource} {format_quantity(each.used, each.resource)}{most}")
+    for use in used:
+        most = f" of {format_quantity(use.limit, use.resource)}" if use.limit >= 0 else ""
+        parts.append(f"{use.resource} {format_quantity(use.used, use.resource)}{most}")
     return ", ".join(parts) or "nothing"
 
 
@@ -50,8 +50,8 @@ def asks(workload: Workload, profile: str = "ack") -> str:
     return f"{format_vector(need)}{_sets(workload.pod_sets[:SETS_SHOWN], more)}"
 
 
-def _asked(each: Happening) -> str:
-    return f"{format_vector(each.request or {})}{_sets(each.sets, each.more)}"
+def _asked(happening: Happening) -> str:
+    return f"{format_vector(happening.request or {})}{_sets(happening.sets, happening.more)}"
 
 
 def _sets(sets: tuple[SetAsked, ...] | tuple[PodSet, ...], more: int) -> str:
@@ -164,51 +164,55 @@ def admitted(event: d.GangAdmitted, around: Happening) -> str:
 # --- changes that no event of their own records -----------------------------------------------------------------
 
 
-def _seen(each: Happening) -> str:
-    suspended = "suspended" if each.flag else f"not suspended ({suspend_field(each.kind)} is false)"
-    return f"{suspended}{f', {each.words}' if each.words not in ('', suspended) else ''}; asks for {_asked(each)}"
+def _seen(event: Happening) -> str:
+    suspended = "suspended" if event.flag else f"not suspended ({suspend_field(event.kind)} is false)"
+    return f"{suspended}{f', {event.words}' if event.words not in ('', suspended) else ''}; asks for {_asked(event)}"
 
 
-def _edited(each: Happening) -> str:
-    edit = f"its spec was edited (generation {each.number})"
-    return f"{edit}: asks for {_asked(each)}, before {format_vector(each.before or {})}"
+def _edited(happening: Happening) -> str:
+    edit = f"its spec was edited (generation {happening.number})"
+    return f"{edit}: asks for {_asked(happening)}, before {format_vector(happening.before or {})}"
 
 
-def _tried(each: Happening) -> str:
-    if not each.flag:
+def _tried(happening: Happening) -> str:
+    if not happening.flag:
         return "it is evaluated now"
-    cause = f"{each.name} released {format_vector(each.request or {})}" if each.name else "the quota tree was changed"
+    cause = (
+        f"{happening.name} released {format_vector(happening.request or {})}"
+        if happening.name
+        else "the quota tree was changed"
+    )
     return f"it is evaluated now because {cause}"
 
 
-def _parked(each: Happening) -> str:
-    said = explain.waiting_for_quota(each.refusal).text if each.refusal is not None else ""
-    return f"a job with the same request was refused: {said}{_position(each)}"
+def _parked(happening: Happening) -> str:
+    text = explain.waiting_for_quota(happening.refusal).text if happening.refusal is not None else ""
+    return f"a job with the same request was refused: {text}{_position(happening)}"
 
 
-def _evicted(each: Happening) -> str:
-    assert each.leaving is not None
-    lost = explain.work_lost(each.span) if each.span >= 0 else ""
-    return f"{lower(explain.leaving(each.leaving).text)}{lost}"
+def _evicted(happening: Happening) -> str:
+    assert happening.leaving is not None
+    lost = explain.work_lost(happening.span) if happening.span >= 0 else ""
+    return f"{lower(explain.leaving(happening.leaving).text)}{lost}"
 
 
-def _pods_left(each: Happening) -> str:
-    pods = f"; {counted(each.number, 'pod')} left" if each.number else ""
-    return f"its {each.kind} {each.name} is gone{pods}"
+def _pods_left(happening: Happening) -> str:
+    pods = f"; {counted(happening.number, 'pod')} left" if happening.number else ""
+    return f"its {happening.kind} {happening.name} is gone{pods}"
 
 
-def _held_up(each: Happening) -> str:
-    assert each.pod is not None
-    return f"{each.pod.code}: pod {each.name}: {matter(each.pod)}"
+def _held_up(happening: Happening) -> str:
+    assert happening.pod is not None
+    return f"{happening.pod.code}: pod {happening.name}: {matter(happening.pod)}"
 
 
 CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "seen": ("seen", _seen),
     "edited": ("edited", _edited),
     "deleting": ("deleting", lambda _: "it is being deleted"),
-    "switched": ("observed", lambda each: f"{suspend_field(each.kind)} is {str(each.flag).lower()} now"),
-    "said": ("observed", lambda each: f"{each.kind} reports {each.words}"),
-    "child_made": ("observed", lambda each: f"its {each.kind} {each.name} exists"),
+    "switched": ("observed", lambda happening: f"{suspend_field(happening.kind)} is {str(happening.flag).lower()} now"),
+    "said": ("observed", lambda happening: f"{happening.kind} reports {happening.words}"),
+    "child_made": ("observed", lambda happening: f"its {happening.kind} {happening.name} exists"),
     "child_gone": ("observed", _pods_left),
     "pods_held_up": ("pods", _held_up),
     "pods_gone": ("observed", lambda _: "the last of its pods is gone"),

@@ -51,15 +51,15 @@ def terms(path: str) -> Terms:
 
 def amounts(short: Shortfall, limit: str, by: str = "") -> str:
     """``request 8, max 64, used 61, held 8 for video/big``. ``limit``: the term; ``by``: jobs that use the quota."""
-    asked, most, used = (format_quantity(each, short.resource) for each in (short.asked, short.limit, short.used))
+    asked, most, used = (format_quantity(amount, short.resource) for amount in (short.asked, short.limit, short.used))
     return f"request {asked}, {limit} {most}, used {used}{f' by {by}' if by else ''}{beside(short)}"
 
 
 def beside(short: Shortfall) -> str:
     """Quota that is neither used nor free; empty without such quota."""
-    held, kept = (format_quantity(each, short.resource) for each in (short.held, short.kept))
-    said = f", held {held} for {short.claimant or 'others'}" if short.held else ""
-    return f"{said}, kept {kept} for the guarantees of others" if short.kept else said
+    held, kept = (format_quantity(amount, short.resource) for amount in (short.held, short.kept))
+    held_text = f", held {held} for {short.claimant or 'others'}" if short.held else ""
+    return f"{held_text}, kept {kept} for the guarantees of others" if short.kept else held_text
 
 
 # --- explain ----------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def resting(where: str, levers: tuple[str, ...], by: str, why: str) -> str:
     """The words for paused admissions and evictions; ``where``: a quota path, empty for the whole tree."""
     author, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
     verb = "are paused" if not where else f"of queue {where} are paused"
-    again = " and ".join(f"`muster resume {each}{option}`" for each in levers)
+    again = " and ".join(f"`muster resume {lever}{option}`" for lever in levers)
     resumes = "resumes" if len(levers) == 1 else "resume"
     return f"{' and '.join(levers).capitalize()} {verb}{author}{reason}; {again} {resumes} them"
 
@@ -211,8 +211,8 @@ def cleared_for(why: Leaving) -> Reason:
     rule = f"was within the {terms(why.queue).owed} of its queue, while this job ran above that of its queue"
     if why.code == "Preempted":
         rule = f"had priority {why.claimant_priority}, this job {why.priority}"
-    said = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
-    return Reason(why.code, f"cleared:{why.claimant}", f"{said}. It is queued again in its old place")
+    text = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
+    return Reason(why.code, f"cleared:{why.claimant}", f"{text}. It is queued again in its old place")
 
 
 def leaving(why: Leaving) -> Reason:
@@ -292,9 +292,9 @@ def waiting_for_sync(kinds: list[str]) -> Reason:
     )
 
 
-def resume_failed(found: FieldProblem | None, until: str) -> Reason:
+def resume_failed(problem: FieldProblem | None, until: str) -> Reason:
     """The words for a workload the API server refused to resume."""
-    message = problems.line(found) if found is not None else ""
+    message = problems.line(problem) if problem is not None else ""
     return Reason(
         "ResumeFailed",
         f"resume_failed:{message}",
@@ -338,16 +338,16 @@ OVERUSE = Reason(
 )
 
 
-def unschedulable(said: str) -> Reason:
+def unschedulable(cause: str) -> Reason:
     """The words for a job whose gang kube-scheduler has not placed."""
-    text = f"Suspended again: kube-scheduler has not placed its gang ({said}). It is queued again after a pause"
+    text = f"Suspended again: kube-scheduler has not placed its gang ({cause}). It is queued again after a pause"
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"], said: str = "") -> str:
+def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"], cause: str = "") -> str:
     """Why an admitted job is suspended again for a reason of its own."""
     if reason == "unschedulable":
-        return unschedulable(said).text
+        return unschedulable(cause).text
     return {"stale_gang": STALE_GANG.text, "overuse": OVERUSE.text}.get(reason, TIMED_OUT)
 
 
@@ -364,9 +364,9 @@ RUNNING = Reason("Running", "running", "Running")
 TIMED_OUT = "it was admitted and did not start in time: it is suspended and queued again after a pause"
 
 
-def trouble(code: str, found: Sequence[str], more: int) -> Reason:
+def trouble(code: str, problems_found: Sequence[str], more: int) -> Reason:
     """The words for the problems of an object, for an Event on the object. ``more``: findings beyond ``found``."""
-    listed = "; ".join(found) + (f"; and {more} more" if more else "")
+    listed = "; ".join(problems_found) + (f"; and {more} more" if more else "")
     if code == "tree_rejected":
         text = f"Refused as a whole, the last good tree stays in force: {listed}"
         return Reason("QuotaTreeRejected", code, text)
@@ -393,11 +393,11 @@ def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
     )
 
 
-def idled(resource: str, found: Idles) -> str:
+def idled(resource: str, idles: Idles) -> str:
     """The time since which quota is held for a claimant, and the idle amount, as the end of a sentence."""
-    idle, most = (format_quantity(amount // HOUR_MS, resource) for amount in (found.idle, found.most))
+    idle, most = (format_quantity(amount // HOUR_MS, resource) for amount in (idles.idle, idles.most))
     return (
-        f". It is held since {rfc3339(found.since)}. What others asked for and was idle meanwhile comes to {idle} "
+        f". It is held since {rfc3339(idles.since)}. What others asked for and was idle meanwhile comes to {idle} "
         f"{resource} for an hour: at {most} the claim ends"
     )
 

@@ -64,14 +64,14 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return _short(status, short)
         case ResumeRefused() as retry:
             return explain.resume_failed(retry.problem, rfc3339(retry.until))
-        case NoPlace() as found if status.code == "AwaitingNodes":
-            return nodewords.waiting_for_nodes(found.shortage, pools(found.pools))
-        case NoPlace() as found:
-            return nodewords.deferred_for_nodes(found.shortage, pools(found.pools))
+        case NoPlace() as lacking if status.code == "AwaitingNodes":
+            return nodewords.waiting_for_nodes(lacking.shortage, pools(lacking.pools))
+        case NoPlace() as lacking:
+            return nodewords.deferred_for_nodes(lacking.shortage, pools(lacking.pools))
         case HasQuota():
             return explain.ADMITTED
-        case Suspended() as found:
-            return explain.leaving(found.leaving)
+        case Suspended() as eviction:
+            return explain.leaving(eviction.leaving)
         case Start() if status.pods is not None:
             return pods.reason(status.pods)
         case Start():
@@ -86,11 +86,11 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return Reason("Gone", "Gone", "It was deleted, and holds no quota")
         case Over(outcome):
             word = "Succeed" if outcome == "succeeded" else "Failed"
-            said = status.detail or word
+            detail = status.detail or word
             if status.pods is None:
-                return Reason(word, word, said)
+                return Reason(word, word, detail)
             held = pods.reason(status.pods)
-            return Reason(word, f"{word}:{held.key}", f"{said}: {held.code}: {held.text}")
+            return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
 
 
 def _short(status: JobStatus, short: Short) -> Reason:
@@ -98,14 +98,14 @@ def _short(status: JobStatus, short: Short) -> Reason:
         return explain.waiting_for_claim(short.refusal, short.promised)
     if status.code == "QuotaKept":
         return explain.kept_for_owners(short.refusal)
-    found = explain.waiting_for_quota(short.refusal)
+    reason = explain.waiting_for_quota(short.refusal)
     more = explain.not_beside(short.declared, short.promised)
-    return Reason(found.code, f"{found.key}{more}", f"{found.text}{more}")
+    return Reason(reason.code, f"{reason.key}{more}", f"{reason.text}{more}")
 
 
-def pools(found: Pools) -> str:
+def pools(answers: Pools) -> str:
     """The nodes that pools could add, as the end of a sentence."""
-    return nodewords.from_pools(found.growth, found.refusals)
+    return nodewords.from_pools(answers.growth, answers.refusals)
 
 
 # --- in full: why, position, ls, the levers, muster up ------------------------------------------------------------
@@ -113,18 +113,18 @@ def pools(found: Pools) -> str:
 
 def text(status: JobStatus, now: int, *, more: str = "") -> str:
     """The sentences for people. ``now``: ms since the epoch; ``more``: the end of a refusal."""
-    said, charge = _text(status, now, more), status.charge
+    words, charge = _text(status, now, more), status.charge
     if status.unknown_class and status.phase in ("waiting", "reserved"):
-        said += (
+        words += (
             f". PriorityClass {status.unknown_class} does not exist, so its priority is {status.priority}: create the "
             "class, or correct the name"
         )
     if status.pods is not None:
-        said += f". {pods.since(status.pods, now)}"
+        words += f". {pods.since(status.pods, now)}"
     if charge is None:
-        return said
-    said = f"{said}. {raywords.scaling(charge.scaling, more)}" if charge.scaling is not None else said
-    return f"{said}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else said
+        return words
+    words = f"{words}. {raywords.scaling(charge.scaling, more)}" if charge.scaling is not None else words
+    return f"{words}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else words
 
 
 def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a table of values
@@ -154,10 +154,10 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case ResumeRefused(failures=failures):
             again = f" (failed {failures} times in a row)" if failures > 1 else ""
             return reason(status).text + again
-        case NoPlace() as found if status.code == "AwaitingNodes":
+        case NoPlace() as lacking if status.code == "AwaitingNodes":
             return f"{reason(status).text}. Charged: {charged(status)}"
-        case NoPlace() as found:
-            return _unplaced(status, found, now)
+        case NoPlace() as lacking:
+            return _unplaced(status, lacking, now)
         case HasQuota(leaves):
             follows = _leaving(leaves) if leaves else "next it is admitted"
             return f"Its quota is reserved ({charged(status)}); {follows}"
@@ -197,9 +197,9 @@ def _waits(status: JobStatus, now: int) -> str:
 
 
 def _room(short: Shortfall) -> str:
-    name, found, where = short.resource, Wanting(short), terms(short.path).where
+    name, wanting, where = short.resource, Wanting(short), terms(short.path).where
     asked, limit, used = (format_quantity(amount, name) for amount in (short.asked, short.limit, short.used))
-    free, missing = format_quantity(found.free, name), format_quantity(found.missing, name)
+    free, missing = format_quantity(wanting.free, name), format_quantity(wanting.missing, name)
     return (
         f"It asks for {name} {asked}, and {where} has {free} free of {limit} ({used} in use{beside(short)}): it is "
         f"tried again once {missing} more {'is' if missing == '1' else 'are'} released there"
@@ -299,16 +299,16 @@ def _starting(status: JobStatus, start: Start) -> str:
     return f"It is admitted, resumed and starting: {counted(remains.pods, 'pod')}{says}{judged}"
 
 
-def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
+def _unplaced(status: JobStatus, short: NoPlace, now: int) -> str:
     """Why the last evaluation found no places, and which free places are kept for others."""
-    said = reason(status).text
-    if found.tried:
-        said += f". It was evaluated last {span(max(0, now - found.tried))} ago"
-    if found.leaves:
-        said += f". {_leaving(found.leaves)}"
-    mine = [each for each in found.kept if each.uid and each.gang == status.job]
-    others = [each for each in found.kept if each not in mine and each.gang != found.shortage.kept_for]
-    return said + "".join(f". {nodewords.kept_now(each, own=each in mine)}" for each in (*mine, *others))
+    text = reason(status).text
+    if short.tried:
+        text += f". It was evaluated last {span(max(0, now - short.tried))} ago"
+    if short.leaves:
+        text += f". {_leaving(short.leaves)}"
+    mine = [kept for kept in short.kept if kept.uid and kept.gang == status.job]
+    others = [kept for kept in short.kept if kept not in mine and kept.gang != short.shortage.kept_for]
+    return text + "".join(f". {nodewords.kept_now(kept, own=kept in mine)}" for kept in (*mine, *others))
 
 
 def _leaving(names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ def no_room(short: Shortage, pods: str = "") -> str:
     """
     if short.within is not None:
         return f"its pods are to be together, and {problems.line(short.within)}"
-    causes = ", ".join(sorted(_obstacle(each, short.unsupported) for each in short.obstacles))
+    causes = ", ".join(sorted(_obstacle(obstacle, short.unsupported) for obstacle in short.obstacles))
     text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
     if short.kept_for:
         text += f"; free places are kept for {short.kept_for}, which has waited longer"
@@ -53,13 +53,13 @@ GANGS_NAMED = 5
 NODES_NAMED = 3
 
 
-def kept_now(found: NodesKept, *, own: bool) -> str:
+def kept_now(kept: NodesKept, *, own: bool) -> str:
     """Free places on nodes are kept for a gang; ``own``: for the job of the sentence."""
-    more = len(found.nodes) - NODES_NAMED
-    names = ", ".join(found.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
+    more = len(kept.nodes) - NODES_NAMED
+    names = ", ".join(kept.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
     if own:
         return f"Places that become free on {names} are kept for it"
-    return f"The free places on {names} are kept for {found.gang}, which has claimed these nodes"
+    return f"The free places on {names} are kept for {kept.gang}, which has claimed these nodes"
 
 
 def pods_of(event: GangHeldBack) -> str:
@@ -73,10 +73,10 @@ def pods_of(event: GangHeldBack) -> str:
     return f"{like} of gangs {named}, which start together,"
 
 
-def _obstacle(each: Obstacle, unsupported: FieldProblem | None) -> str:
-    if each.code == "insufficient" and each.detail == "pods":
-        return f"{each.nodes} Too many pods"
-    return f"{each.nodes} {_worded(each.code, each.detail, unsupported)}"
+def _obstacle(obstacle: Obstacle, unsupported: FieldProblem | None) -> str:
+    if obstacle.code == "insufficient" and obstacle.detail == "pods":
+        return f"{obstacle.nodes} Too many pods"
+    return f"{obstacle.nodes} {_worded(obstacle.code, obstacle.detail, unsupported)}"
 
 
 def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -> str:
@@ -85,24 +85,24 @@ def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -
 
 def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
     """``1 node of pool gpu and 2 nodes of pool cpu``."""
-    return " and ".join(f"{counted(each.nodes, 'node')} of pool {each.pool}" for each in pools)
+    return " and ".join(f"{counted(pool.nodes, 'node')} of pool {pool.pool}" for pool in pools)
 
 
-def pool_refused(each: PoolRefusal) -> str:
+def pool_refused(refusal: PoolRefusal) -> str:
     """``pool gpu: max 4, has 3, the gang needs 2 more``."""
-    promised = f", {each.promised} promised to others" if each.promised else ""
+    promised = f", {refusal.promised} promised to others" if refusal.promised else ""
     known = {str(code): code for code in reasons.OBSTACLES}
-    code = known.get(each.obstacle)
-    obstacle = f": {_worded(code, each.detail, each.unsupported)}" if code is not None else ""
-    words = reasons.POOL_REFUSED[each.why].format(
-        most=counted(each.most, "node") if each.why == "full" else "",
-        has=each.has,
+    code = known.get(refusal.obstacle)
+    obstacle = f": {_worded(code, refusal.detail, refusal.unsupported)}" if code is not None else ""
+    words = reasons.POOL_REFUSED[refusal.why].format(
+        most=counted(refusal.most, "node") if refusal.why == "full" else "",
+        has=refusal.has,
         promised=promised,
-        needs=each.needs if each.why == "full" else counted(each.needs, "node"),
+        needs=refusal.needs if refusal.why == "full" else counted(refusal.needs, "node"),
         obstacle=obstacle,
-        until=f", requested again after {rfc3339(each.until)}" if each.until else "",
+        until=f", requested again after {rfc3339(refusal.until)}" if refusal.until else "",
     )
-    return f"pool {each.pool}: {words}"
+    return f"pool {refusal.pool}: {words}"
 
 
 def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
@@ -112,7 +112,7 @@ def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
         return f"; {how}: {pool_nodes(growth.pools)}"
     if not refusals:
         return ""
-    return f"; no node pool can help: {', '.join(pool_refused(each) for each in refusals)}"
+    return f"; no node pool can help: {', '.join(pool_refused(refusal) for refusal in refusals)}"
 
 
 def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
@@ -141,7 +141,7 @@ def _lasts(short: Shortage) -> bool:
     """Whether even an empty node refuses the pods. Taints do not count: a taint comes and goes with the pressure on a
     node.
     """
-    return all(each.code in ("too_small", "node_affinity") for each in short.obstacles)
+    return all(obstacle.code in ("too_small", "node_affinity") for obstacle in short.obstacles)
 
 
 def half_bound(bound: int, minimum: int) -> str:
@@ -159,10 +159,10 @@ def judged(verdict: Verdict) -> str:
     return f"it has no places for it ({verdict.reason}): {verdict.message or 'no message'}"
 
 
-def group_seen(found: PodGroup) -> str:
+def group_seen(group: PodGroup) -> str:
     """An observed PodGroup."""
-    size = "pods that start one by one" if found.alone else f"a gang of {found.minimum}"
-    return size if found.verdict is None else f"{size}; kube-scheduler says: {judged(found.verdict)}"
+    size = "pods that start one by one" if group.alone else f"a gang of {group.minimum}"
+    return size if group.verdict is None else f"{size}; kube-scheduler says: {judged(group.verdict)}"
 
 
 # --- victims ----------------------------------------------------------------------------------------------------------
@@ -170,25 +170,28 @@ def group_seen(found: PodGroup) -> str:
 
 def listed_victims(victims: Sequence[Victim], more: int = 0) -> str:
     """The first victims, with request and queue. ``more``: how many victims are beyond the noted ones."""
-    return few([f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims], more)
+    return few([f"{victim.ref.key} ({format_vector(victim.request)} at {victim.queue})" for victim in victims], more)
 
 
 def leaving(event: PreemptionProposed) -> str:
     """The victims of a claim and the workers that Ray clusters release to the claim, without the progress."""
-    moves, gives = [each for each in event.victims if each.moves], [each for each in event.victims if not each.moves]
+    moves, gives = (
+        [victim for victim in event.victims if victim.moves],
+        [victim for victim in event.victims if not victim.moves],
+    )
     whole = f"victims: {listed_victims(gives)}" if gives else ""
     moved = f"to move to other nodes: {listed_victims(moves)}" if moves else ""
     parts = f"workers to release: {raywords.parts(event.partial)}" if event.partial else ""
-    return "; ".join(each for each in (whole, moved, parts) if each)
+    return "; ".join(part for part in (whole, moved, parts) if part)
 
 
 def moved(event: EvictionOrdered, hidden: int = 0) -> str:
     """The jobs that move for another job, from node to node. ``hidden``: how many jobs are beyond the noted ones."""
-    names = {each.ref.uid: each.ref.key for each in event.victims}
+    names = {victim.ref.uid: victim.ref.key for victim in event.victims}
     shown = [
-        f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
-        for each in event.moves[:5]
-        if each.uid in names
+        f"{names[move.uid]} from {', '.join(move.before[:3])} to {', '.join(move.after[:3])}"
+        for move in event.moves[:5]
+        if move.uid in names
     ]
     hidden = max(hidden, len(event.moves) - len(shown))
     return f"{', '.join(shown)}, and {hidden} more" if hidden else ", ".join(shown)
@@ -202,7 +205,7 @@ NO_PLACES_FREED = "the evictions that were tried would not free the nodes it nee
 
 def placed(event: d.GangAdmitted) -> str:
     """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
-    where = _where((each.node, each.count) for each in event.placements)
+    where = _where((placement.node, placement.count) for placement in event.placements)
     rule = f", by the rule {event.placement} of its queue" if event.placement else ""
     return f"; placed on {where}{rule}" if where else ""
 
@@ -232,14 +235,14 @@ def _where(places: Iterable[tuple[str, int]]) -> str:
 
 def room(event: d.PlacesFound) -> str:
     """Why a gang without places is evaluated again."""
-    found = "node pools may add nodes" if event.growth else "the nodes have room"
-    return f"{found} for its gang: it is queued again"
+    cause = "node pools may add nodes" if event.growth else "the nodes have room"
+    return f"{cause} for its gang: it is queued again"
 
 
 def given_back(event: d.PlacesReleased) -> str:
     """The held places that are released, and the reason."""
-    count = sum(each.count for each in event.placements)
-    nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
+    count = sum(placement.count for placement in event.placements)
+    nodes = ", ".join(dict.fromkeys(placement.node for placement in event.placements[:5]))
     return f"{counted(count, 'place')} held on {nodes} released: {reasons.GIVEN_BACK[event.reason]}"
 
 
@@ -272,7 +275,7 @@ def plan_tried(event: PlanTried) -> str:
         return NO_PLACES_FREED
     if event.shortage is not None:
         return "it fits once its victims are evicted and nodes are added"
-    where = _where((each.node, each.count) for each in event.places)
+    where = _where((place.node, place.count) for place in event.places)
     moved = (
         f"with {counted(len(event.moves), 'job')} moved to other nodes" if event.moves else "with its victims evicted"
     )
@@ -307,14 +310,14 @@ def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
 
 def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
     """How many pods get nodes, and which nodes."""
-    where = listed_nodes(around.nodes, around.more) if around.nodes else _where((each.node, 1) for each in event.pods)
+    where = listed_nodes(around.nodes, around.more) if around.nodes else _where((pod.node, 1) for pod in event.pods)
     whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
     return f"{counted(around.number or len(event.pods), 'pod')}{whose} placed on {where}"
 
 
 def pods_released(event: gangs.PodsReleased, around: Happening) -> str:
     """The pods that lost their node before the binding, and the reason."""
-    shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
+    shown = ", ".join(f"{pod.ref.key} on {pod.node}" for pod in event.pods[:5])
     hidden = max(0, len(event.pods) - 5) + around.more
     return f"{shown}{f', and {hidden} more' if hidden else ''} released: {reasons.PODS_RELEASED[event.reason]}"
 
@@ -335,7 +338,7 @@ def held_back(event: gangs.GangHeldBack) -> str:
 
 def nodes_requested(event: growing.NodesRequested) -> str:
     """The requested nodes, and the number of pods."""
-    pods = counted(sum(each.count for each in event.pod_sets), "pod")
+    pods = counted(sum(pod_set.count for pod_set in event.pod_sets), "pod")
     again = f", try {event.tries}" if event.tries > 1 else ""
     return (
         f"{pool_nodes(event.pools)} for {pods} without a place "
@@ -345,9 +348,9 @@ def nodes_requested(event: growing.NodesRequested) -> str:
 
 def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
     """Why a request for nodes is withdrawn, and when the next follows."""
-    said = problems.after(event.problem)
+    cause = problems.after(event.problem)
     again = f"; requested again after {rfc3339(event.retry_at)}" if event.retry_at else ""
-    return f"the request for nodes is withdrawn: {reasons.WITHDRAWN[event.reason]}{said}{again}"
+    return f"the request for nodes is withdrawn: {reasons.WITHDRAWN[event.reason]}{cause}{again}"
 
 
 def node_pools(event: facts.NodePoolsObserved) -> str:
@@ -363,8 +366,8 @@ def node_pools(event: facts.NodePoolsObserved) -> str:
 
 def gang_text(status: GangStatus) -> str:
     """One sentence, without a full stop."""
-    found, held = status.pods, status.held
-    sizes = f"{counted(found.pods, 'pod')}, {found.bound} with a node, {found.running} running"
+    pods, held = status.pods, status.held
+    sizes = f"{counted(pods.pods, 'pod')}, {pods.bound} with a node, {pods.running} running"
     if held is not None:
         round_ = f" in round {held.cycle}" if held.cycle else ""
         return f"It waits{round_}: {held_back(held)} ({sizes})"
@@ -376,11 +379,11 @@ def gang_text(status: GangStatus) -> str:
         case "KubeScheduler":
             return f"kube-scheduler places it: {_verdict(status)} ({sizes})"
         case "Finished":
-            return f"It finished: {found.succeeded} of its pods succeeded, of {status.minimum} that it needs"
+            return f"It finished: {pods.succeeded} of its pods succeeded, of {status.minimum} that it needs"
         case "Failed":
-            return f"It failed: {counted(found.failed, 'pod')} failed ({sizes})"
+            return f"It failed: {counted(pods.failed, 'pod')} failed ({sizes})"
         case "Running":
-            return f"All of its pods have a node, and {found.running} of them run ({sizes})"
+            return f"All of its pods have a node, and {pods.running} of them run ({sizes})"
         case "Bound":
             return f"All of its pods have a node, and none runs yet ({sizes})"
         case "Starting":
@@ -390,11 +393,11 @@ def gang_text(status: GangStatus) -> str:
 
 
 def _verdict(status: GangStatus) -> str:
-    said = status.verdict
-    if said is None:
+    verdict = status.verdict
+    if verdict is None:
         takes = f"needs {status.minimum}" if status.minimum else "requests no gang or is missing"
         return f"it has not said yet whether it has places, and its PodGroup {takes}"
-    return judged(said)
+    return judged(verdict)
 
 
 def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
@@ -402,10 +405,10 @@ def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
 
     ``alive``: how many pods of the gang have a node, of the ``minimum`` that the gang needs.
     """
-    said = _gang_event_text(event)
+    text = _gang_event_text(event)
     if event.gang and event.reason != "broken" and 0 < alive < minimum:
-        return f"{said}; {half_bound(alive, minimum)}"
-    return said
+        return f"{text}; {half_bound(alive, minimum)}"
+    return text
 
 
 def _gang_event_text(event: GangHeldBack) -> str:

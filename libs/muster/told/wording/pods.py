@@ -13,25 +13,27 @@ from muster.told.wording.explain import Reason
 FILE = "libs/muster/told/wording/pods.py"
 
 
-def _exited(found: PodTrouble) -> str:
-    code = f" with exit code {found.exit_code}" if found.exit_code is not None else ""
-    return f"container {found.container} ended{code}" if found.container else f"a container ended{code}"
+def _exited(trouble: PodTrouble) -> str:
+    code = f" with exit code {trouble.exit_code}" if trouble.exit_code is not None else ""
+    return f"container {trouble.container} ended{code}" if trouble.container else f"a container ended{code}"
 
 
-def _no_node(found: PodTrouble) -> str:
-    causes = ", ".join(f"{each.nodes} {each.text}" if found.nodes else each.text for each in found.refused)
-    if not found.nodes:
+def _no_node(trouble: PodTrouble) -> str:
+    causes = ", ".join(
+        f"{refusal.nodes} {refusal.text}" if trouble.nodes else refusal.text for refusal in trouble.refused
+    )
+    if not trouble.nodes:
         return f"kube-scheduler finds no node for it{f': {causes}' if causes else ''}"
-    return f"0/{found.nodes} nodes are available{f': {causes}' if causes else ''}"
+    return f"0/{trouble.nodes} nodes are available{f': {causes}' if causes else ''}"
 
 
-def _said(found: PodTrouble) -> str:
-    return f" ({found.word})" if found.word else ""
+def _said(trouble: PodTrouble) -> str:
+    return f" ({trouble.word})" if trouble.word else ""
 
 
 WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "OOMKilled": (
-        lambda found: f"container {found.container} was killed because it used more memory than its limit",
+        lambda trouble: f"container {trouble.container} was killed because it used more memory than its limit",
         "raise the memory limit of the container",
     ),
     "Evicted": (
@@ -41,22 +43,24 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "NodeLost": (lambda _: "its node was shut down or is lost", "look at the node"),
     "DeadlineExceeded": (lambda _: "it ran longer than its activeDeadlineSeconds", "raise the deadline"),
     "ContainerFailed": (_exited, "read the logs of the container"),
-    "PodFailed": (lambda found: f"the pod failed{_said(found)}", "read the Events of the pod"),
+    "PodFailed": (lambda trouble: f"the pod failed{_said(trouble)}", "read the Events of the pod"),
     "CrashLoopBackOff": (
-        lambda found: f"{_exited(found)} and is started again with pauses",
+        lambda trouble: f"{_exited(trouble)} and is started again with pauses",
         "read the logs of the container: kubectl logs --previous",
     ),
     "ImagePullBackOff": (
-        lambda found: f"the image {found.image or 'of container ' + found.container} cannot be pulled{_said(found)}",
+        lambda trouble: (
+            f"the image {trouble.image or 'of container ' + trouble.container} cannot be pulled{_said(trouble)}"
+        ),
         "correct the name of the image or the pull secret",
     ),
     "ContainerNotCreated": (
-        lambda found: f"container {found.container} cannot be created{_said(found)}",
+        lambda trouble: f"container {trouble.container} cannot be created{_said(trouble)}",
         "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
     ),
     "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
     "InitWaiting": (
-        lambda found: f"init container {found.container} has not ended",
+        lambda trouble: f"init container {trouble.container} has not ended",
         "wait, or read the logs of the init container",
     ),
 }
@@ -65,9 +69,9 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
 total(WORDS, PodCode, f"{FILE} (WORDS)")
 
 
-def matter(found: PodTrouble) -> str:
+def matter(trouble: PodTrouble) -> str:
     """``the image x cannot be pulled (ErrImagePull)``."""
-    return WORDS[found.code][0](found)
+    return WORDS[trouble.code][0](trouble)
 
 
 def placed(name: str, node: str) -> str:
@@ -77,9 +81,9 @@ def placed(name: str, node: str) -> str:
 
 def reason(held: HeldUp) -> Reason:
     """One code and one sentence, without a span of time: objects are not written as time passes."""
-    found, way_out = held.first.trouble, WORDS[held.code][1]
+    trouble, way_out = held.first.trouble, WORDS[held.code][1]
     more = f" ({counted(held.pods - 1, 'more pod')} with the same cause)" if held.pods > 1 else ""
-    text = f"Pod {held.first.name}{more}: {matter(found)}; {way_out}"
+    text = f"Pod {held.first.name}{more}: {matter(trouble)}; {way_out}"
     return Reason(held.code, f"{held.code}:{text}", text)
 
 

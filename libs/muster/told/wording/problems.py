@@ -239,11 +239,11 @@ TEMPLATES: dict[str, str] = {
 
 def codes_of(literal: Any) -> set[str]:
     """The values of a Literal, with the values of nested Literals."""
-    return {each if isinstance(each, str) else found for each in get_args(literal) for found in _flat(each)}
+    return {part if isinstance(part, str) else code for part in get_args(literal) for code in _flat(part)}
 
 
-def _flat(each: Any) -> set[str]:
-    return {each} if isinstance(each, str) else codes_of(each)
+def _flat(part: Any) -> set[str]:
+    return {part} if isinstance(part, str) else codes_of(part)
 
 
 if codes_of(ProblemCode) != TEMPLATES.keys():
@@ -253,25 +253,25 @@ if codes_of(ProblemCode) != TEMPLATES.keys():
 Show = Callable[[int, str], str]
 
 
-def line(found: FieldProblem, show: Show = format_quantity) -> str:
+def line(problem: FieldProblem, show: Show = format_quantity) -> str:
     """``spec.replicas: expected int, got str``. ``show``: (amount, resource) as a text."""
-    return f"{found.path}: {say(found, show)}" if found.path else say(found, show)
+    return f"{problem.path}: {say(problem, show)}" if problem.path else say(problem, show)
 
 
-def say(found: FieldProblem, show: Show = format_quantity) -> str:
+def say(problem: FieldProblem, show: Show = format_quantity) -> str:
     """The sentence without the field."""
-    return _Sentence(found, show).vformat(TEMPLATES[found.code], (), found.values)
+    return _Sentence(problem, show).vformat(TEMPLATES[problem.code], (), problem.values)
 
 
-def after(found: FieldProblem | None) -> str:
+def after(problem: FieldProblem | None) -> str:
     """``: sentence``, to end a sentence about a failure; empty where no more is known."""
-    text = line(found) if found is not None else ""
+    text = line(problem) if problem is not None else ""
     return f": {text}" if text else ""
 
 
 class _Sentence(Formatter):
-    def __init__(self, found: FieldProblem, show: Show) -> None:
-        self._found = found
+    def __init__(self, problem: FieldProblem, show: Show) -> None:
+        self._found = problem
         self._show = show
 
     def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:

@@ -21,11 +21,11 @@ from muster.told.codes.values import NoPromise, Promise
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-def no_estimate(found: Estimate) -> str:
+def no_estimate(estimate: Estimate) -> str:
     """Why nothing can be said; empty where something can."""
-    match found.why:
+    match estimate.why:
         case "too_few":
-            seen = f"{counted(found.intervals, 'admission')} in a row were seen in this queue while jobs waited"
+            seen = f"{counted(estimate.intervals, 'admission')} in a row were seen in this queue while jobs waited"
             return f"{seen}; {ENOUGH_ADMISSIONS} are needed"
         case "overdue":
             return "its wait is longer already than nearly all waits of this queue"
@@ -33,26 +33,26 @@ def no_estimate(found: Estimate) -> str:
             return ""
 
 
-def estimate(found: Estimate, position: int, queue: str) -> str:
+def estimate(pace: Estimate, position: int, queue: str) -> str:
     """``About 12 min, in 8 of 10 cases between 5 min and 31 min: ...``."""
-    spans = f"About {span(found.middle)}, in 8 of 10 cases between {span(found.low)} and {span(found.high)}"
-    if not found.rows:
+    spans = f"About {span(pace.middle)}, in 8 of 10 cases between {span(pace.low)} and {span(pace.high)}"
+    if not pace.rows:
         return (
-            f"{spans}: {position} times the mean of {found.intervals} waits between admissions from {queue}, which has "
+            f"{spans}: {position} times the mean of {pace.intervals} waits between admissions from {queue}, which has "
             "not admitted so many in a row yet."
         )
     rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
-    return f"{spans}: so long {rows} from {queue} took {found.rows} times while jobs waited."
+    return f"{spans}: so long {rows} from {queue} took {pace.rows} times while jobs waited."
 
 
-def promised_start(found: Promise, now: int) -> str:
+def promised_start(promise: Promise, now: int) -> str:
     """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h), meant to hold in ...``."""
-    start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (found.start, found.latest))
+    start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (promise.start, promise.latest))
     text = f"Starts at about {start}, and by {latest}, meant to hold in 9 of 10 cases"
-    if not found.settled:
+    if not promise.settled:
         return f"{text}: projected from how long such jobs ran; no promise of this log has been settled yet"
-    share = f" ({100 * found.kept // found.settled} of 100)" if found.settled >= 100 else ""
-    kept = f"of {found.settled:,} promises {found.kept:,} were kept{share}"
+    share = f" ({100 * promise.kept // promise.settled} of 100)" if promise.settled >= 100 else ""
+    kept = f"of {promise.settled:,} promises {promise.kept:,} were kept{share}"
     return f"{text}: projected from how long such jobs ran; {kept}"
 
 
@@ -105,9 +105,9 @@ UNBOUNDED = 10**30
 """A request of so much or more reads as all there is."""
 
 
-def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
+def why_share(divided: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
     """One sentence with the steps of ``fairshare``. ``usage``: the past usage, where past usage counts."""
-    sharer, share = found.sharer, found.share
+    sharer, share = divided.sharer, divided.share
     asked = "all there is" if sharer.request >= UNBOUNDED else show(sharer.request)
     if sharer.request == 0:
         return "it asks for nothing"
@@ -118,15 +118,15 @@ def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") ->
     parts.append(f"{show(share.quota)} of {quota}" if sharer.quota else "no quota")
     wanted = sharer.requestable - share.quota
     if share.surplus or share.left_over or wanted > 0:
-        parts.append(_surplus(found, show, wanted, usage))
+        parts.append(_surplus(divided, show, wanted, usage))
     if share.left_over:
         over = ", past its request" if share.amount > sharer.requestable else ""
         parts.append(f"{show(share.left_over)} that rounding left over{over}")
     return "; ".join(parts)
 
 
-def _surplus(found: Divided, show: Callable[[int], str], wanted: int, usage: str) -> str:
-    sharer, share = found.sharer, found.share
+def _surplus(divided: Divided, show: Callable[[int], str], wanted: int, usage: str) -> str:
+    sharer, share = divided.sharer, divided.share
     own, whole = share.weight_of
     if not sharer.weight:
         return "no surplus, as its weight is 0"
@@ -174,8 +174,8 @@ _SHOWN = 6
 
 def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:
     """A quota in a tree: min, max, and the amount by weight if less."""
-    said = f"min {format_quantity(least, name)}" if least else "no min"
-    said += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
+    guarantee = f"min {format_quantity(least, name)}" if least else "no min"
+    guarantee += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
     if most is not None and most != limit:
-        said += f"; by weight it may use {format_quantity(most, name)} now"
-    return said
+        guarantee += f"; by weight it may use {format_quantity(most, name)} now"
+    return guarantee

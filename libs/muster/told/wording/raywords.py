@@ -30,13 +30,13 @@ SHOWN = 3
 
 def demand(event: RayDemandObserved) -> str:
     """``waiting: 3 x CPU 1; 1 placement group; 2 idle workers``."""
-    said = event.demand
-    parts = [f"waiting: {listed_shapes(said.pending)}"] if said.pending else []
-    parts += [counted(len(said.placement_groups), "placement group")] if said.placement_groups else []
-    parts += [f"asked for explicitly: {listed_shapes(said.explicit)}"] if said.explicit else []
-    parts += [f"can never be placed: {listed_shapes(said.infeasible)}"] if said.infeasible else []
-    parts += [counted(len(said.idle), "idle worker")] if said.idle else []
-    parts += [reasons.RAY_TROUBLE[said.trouble]] if said.trouble else []
+    asked = event.demand
+    parts = [f"waiting: {listed_shapes(asked.pending)}"] if asked.pending else []
+    parts += [counted(len(asked.placement_groups), "placement group")] if asked.placement_groups else []
+    parts += [f"asked for explicitly: {listed_shapes(asked.explicit)}"] if asked.explicit else []
+    parts += [f"can never be placed: {listed_shapes(asked.infeasible)}"] if asked.infeasible else []
+    parts += [counted(len(asked.idle), "idle worker")] if asked.idle else []
+    parts += [reasons.RAY_TROUBLE[asked.trouble]] if asked.trouble else []
     return "; ".join(parts) or "nothing waits"
 
 
@@ -60,9 +60,9 @@ def option(unit: elastic.GrowthOption) -> str:
     return together if unit.times == 1 else f"{unit.times} x ({together})"
 
 
-def counts(found: Mapping[str, int]) -> str:
+def counts(counts_by_group: Mapping[str, int]) -> str:
     """``big 0, small 2``."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "none"
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts_by_group.items())) or "none"
 
 
 def granted(event: elastic.GrowthGranted) -> str:
@@ -83,7 +83,7 @@ def withdrawn(event: elastic.GrowthWithdrawn) -> str:
 def denied(event: elastic.GrowthDenied) -> str:
     never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
     first = f"{counts(event.groups)} more for {event.cluster} do not fit: {refused_by(event.short)}{never}"
-    others = [f"nor do {counts(each.groups)}: {refused_by(each.short)}" for each in event.others[:SHOWN]]
+    others = [f"nor do {counts(other.groups)}: {refused_by(other.short)}" for other in event.others[:SHOWN]]
     more = len(event.others) - SHOWN
     return "; ".join([first, *others, *([f"and {more} more are refused"] if more > 0 else [])])
 
@@ -95,18 +95,18 @@ def refused_by(short: Shortfall) -> str:
     return f"{short.resource} in {term.where}: {amounts(short, limit)}"
 
 
-def scaling(found: Scaling, tried: str = "") -> str:
+def scaling(judged: Scaling, tried: str = "") -> str:
     """``Granted: small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``.
 
     ``tried``: the attempt to make room for the asked replicas.
     """
-    most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
-    said = f"Granted: {counts(found.granted)}{most}"
-    if found.asked:
-        why = f"; {denied(found.denied)}{tried}" if found.denied is not None else ""
-        why += f". They are promised by {rfc3339(found.promised)}" if found.promised else ""
-        said = f"{said}; it asks for {counts(found.asked)} more{why}"
-    return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
+    most = f", of at most {counts(judged.ceilings)}" if judged.ceilings else ""
+    text = f"Granted: {counts(judged.granted)}{most}"
+    if judged.asked:
+        why = f"; {denied(judged.denied)}{tried}" if judged.denied is not None else ""
+        why += f". They are promised by {rfc3339(judged.promised)}" if judged.promised else ""
+        text = f"{text}; it asks for {counts(judged.asked)} more{why}"
+    return f"{text}. {alarm_reason(judged.alarm).text}" if judged.alarm is not None else text
 
 
 def alarm_reason(event: alarms.AlarmRaised) -> Reason:
@@ -141,20 +141,20 @@ def _of_groups(taken: Mapping[str, int]) -> str:
 
 def parts(partial: tuple[PartialVictim, ...]) -> str:
     """``2 of group small of a/c (cpu 2 at root/a)``."""
-    said = [
-        f"{_of_groups(each.taken)} of {each.ref.key} ({format_vector(each.request)} at {each.queue})"
-        for each in partial
+    reductions = [
+        f"{_of_groups(victim.taken)} of {victim.ref.key} ({format_vector(victim.request)} at {victim.queue})"
+        for victim in partial
     ]
-    shown = ", ".join(said[:5])
+    shown = ", ".join(reductions[:5])
     return f"{shown}, and of {len(partial) - 5} more" if len(partial) > 5 else shown
 
 
 def chosen(event: elastic.WorkersChosen) -> str:
     """``worker auto-3 of RayCluster a/c is drained for b/job (idle)``."""
-    idle = sum(each.idle for each in event.workers)
+    idle = sum(worker.idle for worker in event.workers)
     busy = len(event.workers) - idle
     purpose = f" for {event.claimant}" if event.claimant is not None else ""
-    names = listed_workers([each.ref.name for each in event.workers])
+    names = listed_workers([worker.ref.name for worker in event.workers])
     how = f"{idle} idle, {busy} busy" if busy else "idle"
     return f"{names} of {event.ref} {'is' if len(event.workers) == 1 else 'are'} drained{purpose} ({how})"
 
@@ -178,25 +178,25 @@ def listed_workers(names: list[str]) -> str:
     return f"worker{'s' if len(names) > 1 else ''} {', '.join(names[:5])}{more}"
 
 
-def listed_shapes(found: Iterable[RayShape]) -> str:
+def listed_shapes(shapes: Iterable[RayShape]) -> str:
     """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576 where market is spot``."""
-    return ", ".join(f"{each.count} x {_shape(each)}" for each in found)
+    return ", ".join(f"{shape.count} x {_shape(shape)}" for shape in shapes)
 
 
 def _shape(shape: RayShape) -> str:
     """``CPU 1 where market is spot, else where zone is a or b and market is not spot``."""
     asked = " + ".join(f"{name} {amount(size)}" for name, size in sorted(shape.resources.items())) or "nothing"
-    chosen = [" and ".join(_constraint(each) for each in selector) for selector in shape.selectors]
+    chosen = [" and ".join(_constraint(requirement) for requirement in selector) for selector in shape.selectors]
     return asked + (f" where {', else where '.join(chosen)}" if chosen else "")
 
 
-def _constraint(found: RayConstraint) -> str:
-    return f"{found.key} is {'not ' if found.excluded else ''}{' or '.join(found.values) or 'of no known kind'}"
+def _constraint(rule: RayConstraint) -> str:
+    return f"{rule.key} is {'not ' if rule.excluded else ''}{' or '.join(rule.values) or 'of no known kind'}"
 
 
-def amount(found: int) -> str:
+def amount(number: int) -> str:
     """``0.5``, of ten-thousandths."""
-    whole, part = divmod(found, RAY_UNIT)
+    whole, part = divmod(number, RAY_UNIT)
     return f"{whole}.{part:04}".rstrip("0") if part else str(whole)
 
 
@@ -206,42 +206,42 @@ def amount(found: int) -> str:
 FILE = "libs/muster/told/wording/raywords.py"
 
 
-def heading(found: RayWaits) -> str:
+def heading(waits: RayWaits) -> str:
     """``Waits in RayCluster a/one, as its head said at 12:00:05``."""
-    old = f"; {reasons.RAY_TROUBLE[found.trouble]} since" if found.trouble else ""
-    return f"Waits in {found.cluster}, as its head said at {rfc3339(found.read_at)}{old}"
+    old = f"; {reasons.RAY_TROUBLE[waits.trouble]} since" if waits.trouble else ""
+    return f"Waits in {waits.cluster}, as its head said at {rfc3339(waits.read_at)}{old}"
 
 
-def piece(found: RayPiece) -> str:
+def piece(waiting: RayPiece) -> str:
     """``3 x CPU 1``, ``placement group 4f2a (PACK): 2 x GPU 1``."""
-    shapes = listed_shapes(found.shapes)
-    if found.kind == "alone":
+    shapes = listed_shapes(waiting.shapes)
+    if waiting.kind == "alone":
         return shapes
-    if found.kind == "explicit":
+    if waiting.kind == "explicit":
         return f"asked for with request_resources: {shapes}"
-    return f"placement group {found.name[:12]} ({found.strategy}): {shapes}".replace("  ", " ")
+    return f"placement group {waiting.name[:12]} ({waiting.strategy}): {shapes}".replace("  ", " ")
 
 
-def fate(found: GroupFate) -> str:
+def fate(judged: GroupFate) -> str:
     """The fate of a piece in one worker group."""
-    return f"{found.group}: {_WORDS[found.fate](found)}"
+    return f"{judged.group}: {_WORDS[judged.fate](judged)}"
 
 
-def _too_small(found: GroupFate) -> str:
-    if not found.resource:
+def _too_small(fate: GroupFate) -> str:
+    if not fate.resource:
         return "what one worker offers cannot be read: set num-cpus in its rayStartParams, or a cpu limit"
-    asked, offers = amount(found.asked), amount(found.offers)
-    return f"too small: {found.resource} {asked} is asked for, and one worker offers {offers}"
+    asked, offers = amount(fate.asked), amount(fate.offers)
+    return f"too small: {fate.resource} {asked} is asked for, and one worker offers {offers}"
 
 
-def _no_nodes(found: GroupFate) -> str:
-    said = pods.matter(found.pod.trouble) if found.pod is not None else ""
-    name = found.pod.name if found.pod is not None else ""
-    return f"{counted(found.count, 'pod')} without a node: {name}: {said}"
+def _no_nodes(fate: GroupFate) -> str:
+    cause = pods.matter(fate.pod.trouble) if fate.pod is not None else ""
+    name = fate.pod.name if fate.pod is not None else ""
+    return f"{counted(fate.count, 'pod')} without a node: {name}: {cause}"
 
 
-def _refused(found: GroupFate) -> str:
-    return f"refused: {refused_by(found.short)}" if found.short is not None else "refused"
+def _refused(fate: GroupFate) -> str:
+    return f"refused: {refused_by(fate.short)}" if fate.short is not None else "refused"
 
 
 _WORDS: dict[Fate, Callable[[GroupFate], str]] = {
@@ -249,9 +249,9 @@ _WORDS: dict[Fate, Callable[[GroupFate], str]] = {
     "other_labels": lambda _: "its nodes do not have these labels",
     "no_nodes": _no_nodes,
     "refused": _refused,
-    "asked": lambda found: f"{counted(found.count, 'more replica')} asked for, not answered yet",
-    "coming": lambda found: f"{counted(found.count, 'replica')} granted, of which {found.joined} have joined",
-    "at_most": lambda found: f"its owner allows {counted(found.count, 'replica')} (maxReplicas), and all are granted",
+    "asked": lambda fate: f"{counted(fate.count, 'more replica')} asked for, not answered yet",
+    "coming": lambda fate: f"{counted(fate.count, 'replica')} granted, of which {fate.joined} have joined",
+    "at_most": lambda fate: f"its owner allows {counted(fate.count, 'replica')} (maxReplicas), and all are granted",
     "elsewhere": lambda _: "nothing is asked of it: other workers come first",
 }
 

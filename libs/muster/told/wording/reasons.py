@@ -1,8 +1,8 @@
-"""The words of every reason, one table for each closed set.
+"""The words of every reason: one table for each closed set of reasons.
 
-Why a job is not queued, in English: the problem, the names, and the way out.
+The words for a job that is not queued have three parts: the problem, the names of the objects, and the way out.
 
-An import checks each table against its set.
+The import of this module fails if a table lacks a reason of its set.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _leaves(refusal: Refusal) -> str:
 
 
 def _in_circles(refusal: Refusal, _kind: str, job: str) -> str:
-    what = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
-    said = what.get(refusal.name, "it left its queue")
+    answers = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
+    ends = answers.get(refusal.name, "it left its queue")
     return (
-        f"set aside: {refusal.count} times in a row {said} ({refusal.other}), though nothing had changed; it is queued "
+        f"set aside: {refusal.count} times in a row {ends} ({refusal.other}), though nothing had changed; it is queued "
         f"again when the job or its quota changes, or with `muster hold {job}` and then `muster release {job}`"
     )
 

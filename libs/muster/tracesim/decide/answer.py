@@ -107,12 +107,12 @@ def answer_of(
     queues = {job.name: job.queue.partition("/")[2] for job in situation.jobs}
 
     def runs(*, new: bool) -> list[Runs]:
-        found: dict[str, Runs] = {}
-        for each in members:
-            if each.new == new:
-                job = found.setdefault(each.job, Runs(each.job, queues[each.job], []))
-                job.pods.append(PodPlacedAnswer(each.pod, each.where.node, devices[each.job, each.pod]))
-        return list(found.values())
+        by_job: dict[str, Runs] = {}
+        for member in members:
+            if member.new == new:
+                job = by_job.setdefault(member.job, Runs(member.job, queues[member.job], []))
+                job.pods.append(PodPlacedAnswer(member.pod, member.where.node, devices[member.job, member.pod]))
+        return list(by_job.values())
 
     return Answer(runs(new=True), runs(new=False), evicted, moved, waiting, warnings)
 
@@ -120,8 +120,8 @@ def answer_of(
 def _devices(situation: Situation, members: Sequence[PodMember]) -> dict[tuple[str, str], list[int]]:
     """(job, pod) -> devices: shared devices keep their numbers, whole devices are counted off from the others."""
     shared: dict[str, set[int]] = {}
-    for each in members:
-        shared.setdefault(each.where.node, set()).update(each.where.devices)
+    for placed in members:
+        shared.setdefault(placed.where.node, set()).update(placed.where.devices)
     free = {
         node: iter([number for number in range(count) if number not in shared.get(node, ())])
         for node, count in situation.gpus.items()
@@ -132,8 +132,8 @@ def _devices(situation: Situation, members: Sequence[PodMember]) -> dict[tuple[s
         for unit in job.units
         for pod in unit.pods
     }
-    found: dict[tuple[str, str], list[int]] = {}
-    for each in sorted(members, key=lambda member: (member.new, member.job, member.pod)):
-        own = [next(free[each.where.node]) for _ in range(whole[each.job, each.pod])]
-        found[each.job, each.pod] = own or list(each.where.devices)
-    return found
+    by_node: dict[tuple[str, str], list[int]] = {}
+    for placed in sorted(members, key=lambda member: (member.new, member.job, member.pod)):
+        own = [next(free[placed.where.node]) for _ in range(whole[placed.job, placed.pod])]
+        by_node[placed.job, placed.pod] = own or list(placed.where.devices)
+    return by_node

@@ -53,10 +53,10 @@ class JobReader:
         created = index * 1000 if entry.created_s is None else seconds(entry.created_s, f"{where}: created_s")
         names = [pod.name or f"{entry.name}-{number}" for number, pod in enumerate(entry.pods)]
         unique(f"pod of {where}", names)
-        levels = {each.name: Topology(each.topology.required, each.topology.preferred) for each in entry.subgroups}
+        levels = {group.name: Topology(group.topology.required, group.topology.preferred) for group in entry.subgroups}
         pods = [
             replace(pod, rules=replace(pod.rules, topology=levels.get(pod.subgroup, Topology())))
-            for pod in (self._pod(each, name, where) for each, name in zip(entry.pods, names, strict=True))
+            for pod in (self._pod(entry_pod, name, where) for entry_pod, name in zip(entry.pods, names, strict=True))
         ]
         topology = Topology(entry.topology.required, entry.topology.preferred)
         units = _units(entry, pods, created, where)
@@ -148,11 +148,11 @@ class JobReader:
         """The node of a running pod; None for a pending pod."""
         if entry.phase == "Pending":
             if isinstance(entry.devices, tuple):
-                said = f"devices is {list(entry.devices)}, and it is Pending; write how many, which ones is decided"
-                raise StateFileError(f"{where}: {said}")
+                message = f"devices is {list(entry.devices)}, and it is Pending; write how many, which ones is decided"
+                raise StateFileError(f"{where}: {message}")
             if entry.node or entry.started_s is not None:
-                what = "node" if entry.node else "started_s"
-                raise StateFileError(f"{where}: is Pending and has {what}; leave it out, or write phase: Running")
+                field = "node" if entry.node else "started_s"
+                raise StateFileError(f"{where}: is Pending and has {field}; leave it out, or write phase: Running")
             return None
         if not entry.node:
             raise StateFileError(f"{where}: is Running and has no node; say on which it runs")
@@ -170,18 +170,18 @@ class JobReader:
         left = self._left.setdefault(entry.node, {})
         if isinstance(entry.devices, tuple):
             devices, total = entry.devices, node.allocatable.get(GPU, 0) // WHOLE
-            if len(set(devices)) < len(devices) or not all(0 <= each < total for each in devices):
+            if len(set(devices)) < len(devices) or not all(0 <= device < total for device in devices):
                 which = f" are not devices 0 to {total - 1}, each once" if total else f", and {entry.node!r} has none"
                 raise StateFileError(f"{where}: devices {shown(list(devices))}{which}")
-            opened = sum(each not in left for each in devices)
-            if opened > whole or any(left.get(each, WHOLE) < share for each in devices):
+            opened = sum(device not in left for device in devices)
+            if opened > whole or any(left.get(device, WHOLE) < share for device in devices):
                 raise StateFileError(f"{where}: devices {list(devices)} of node {entry.node!r} have no room for it")
         elif pods_fitting(left.values(), whole, share, rules.devices) < 1:
             raise StateFileError(f"{where}: no device of node {entry.node!r} has room for it")
         else:
             devices = pick(left, whole, share, rules.devices, 1)[0]
-        for each in devices:
-            left[each] = left.get(each, WHOLE) - share
+        for device in devices:
+            left[device] = left.get(device, WHOLE) - share
         return devices
 
 
@@ -220,12 +220,12 @@ def _minimums(entry: JobEntry, pods: Sequence[SituationPod], where: str) -> dict
         if not 0 <= minimum <= len(pods):
             raise StateFileError(f"{where}: min_member is {minimum}, and it has {len(pods)} pods")
         return {"": minimum}
-    unique(f"subgroup of {where}", (each.name for each in entry.subgroups))
-    least = {each.name: each.min_member for each in entry.subgroups}
+    unique(f"subgroup of {where}", (group.name for group in entry.subgroups))
+    least = {group.name: group.min_member for group in entry.subgroups}
     odd = next((pod for pod in pods if pod.subgroup not in least), None)
     if odd is not None:
-        said = f"subgroup is {odd.subgroup!r}; write one of {', '.join(least)}"
-        raise StateFileError(f"{where}, pod {odd.name!r}: {said}")
+        message = f"subgroup is {odd.subgroup!r}; write one of {', '.join(least)}"
+        raise StateFileError(f"{where}, pod {odd.name!r}: {message}")
     for name, minimum in least.items():
         count = sum(pod.subgroup == name for pod in pods)
         if not 0 <= minimum <= count:

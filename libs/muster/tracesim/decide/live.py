@@ -79,15 +79,16 @@ class LiveUnit:
 
     def assigned(self, placements: tuple[Placement, ...]) -> dict[str, PodWhereabouts]:
         """Where each of its pods goes, set by set."""
-        found: dict[str, PodWhereabouts] = {}
+        where: dict[str, PodWhereabouts] = {}
         for name, pods in self.sets.items():
             spots: list[PodWhereabouts] = []
             for place in placements:
                 if place.pod_set == name:
-                    each = len(place.devices) // place.count
+                    per_pod = len(place.devices) // place.count
                     spots += [
-                        PodWhereabouts(place.node, place.devices[i * each : (i + 1) * each]) for i in range(place.count)
+                        PodWhereabouts(place.node, place.devices[i * per_pod : (i + 1) * per_pod])
+                        for i in range(place.count)
                     ]
             for pod, spot in zip(pods, spots, strict=True):
-                found[pod.name] = spot
-        return found
+                where[pod.name] = spot
+        return where

@@ -60,16 +60,16 @@ class Leaves:
 
     def leaf(self, name: str, where: str) -> Leaf:
         """The leaf a job means by its queue."""
-        known = sorted({each.path.rpartition("/")[2] for leaves in self._by_name.values() for each in leaves})
+        known = sorted({leaf.path.rpartition("/")[2] for leaves in self._by_name.values() for leaf in leaves})
         if not name:
             if len(known) == 1:
                 return self._by_name[known[0]][0]
             raise StateFileError(f"{where}: names no queue; there are {', '.join(known)}")
-        found = self._by_name.get(name, [])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise StateFileError(f"{where}: queue {name!r} is one of {', '.join(each.path for each in found)}")
+        leaves_named = self._by_name.get(name, [])
+        if len(leaves_named) == 1:
+            return leaves_named[0]
+        if leaves_named:
+            raise StateFileError(f"{where}: queue {name!r} is one of {', '.join(leaf.path for leaf in leaves_named)}")
         if name in self._inner:
             raise StateFileError(f"{where}: queue {name!r} has queues below it; jobs wait in {', '.join(known)}")
         raise StateFileError(f"{where}: queue {name!r} does not exist; there are {', '.join(known)}")
@@ -78,7 +78,7 @@ class Leaves:
 def read_queues(given: Any) -> tuple[Observed, Leaves]:
     """What is observed of them, and the leaves. Raises StateFileError."""
     documents = given if isinstance(given, list | tuple) else [given] if given is not None else []
-    trees = [each for each in documents if _kind(each) == "ElasticQuotaTree"]
+    trees = [document for document in documents if _kind(document) == "ElasticQuotaTree"]
     if trees:
         if len(documents) > 1:
             raise StateFileError("queues: an ElasticQuotaTree allows no other queues; remove them")
@@ -135,11 +135,11 @@ def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
     """Queues as they would be observed. A faulty queue is disabled, and is no error of the file."""
     if not documents:
         documents = [{"name": "default", "quota": -1}]
-    entries = [_entry(each, f"queues[{index}]") for index, each in enumerate(documents)]
-    named = {GPU} | {name for each in entries for name in _resources(each)}
+    entries = [_entry(document, f"queues[{index}]") for index, document in enumerate(documents)]
+    named = {GPU} | {name for entry in entries for name in _resources(entry)}
     queues: dict[str, KaiQueue] = {}
-    for index, each in enumerate(entries):
-        queue = each if isinstance(each, KaiQueue) else _short(each, index, sorted(named))
+    for index, entry_read in enumerate(entries):
+        queue = entry_read if isinstance(entry_read, KaiQueue) else _short(entry_read, index, sorted(named))
         if not queue.name.isprintable() or "/" in queue.name or not queue.name:
             raise StateFileError(f"queues: {queue.name!r} is not the name of a queue")
         if queue.name in queues:
@@ -147,7 +147,7 @@ def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
         queues[queue.name] = msgspec.structs.replace(queue, rv=1 + index, created=queue.created or EPOCH_MS)
     parents = {queue.parent for queue in queues.values()}
     leaves = [Leaf(_path(name, queues), NAMESPACE, name) for name in queues if name not in parents]
-    inner = {found for name in queues if name in parents for found in (name, _path(name, queues))}
+    inner = {path for name in queues if name in parents for path in (name, _path(name, queues))}
     return tuple(KaiQueueObserved(queue=queue) for queue in queues.values()), Leaves(leaves, inner, kai=True)
 
 
@@ -174,7 +174,9 @@ def _resources(entry: QueueEntry | KaiQueue) -> Iterable[str]:
     """The resources that a queue speaks of."""
     if isinstance(entry, KaiQueue):
         return RESOURCES.values()
-    keys = [key for each in (entry.quota, entry.limit, entry.weight) if isinstance(each, Mapping) for key in each]
+    keys = [
+        key for amounts in (entry.quota, entry.limit, entry.weight) if isinstance(amounts, Mapping) for key in amounts
+    ]
     return [UNITS[key][0] for key in keys if key in UNITS]
 
 
@@ -216,7 +218,7 @@ def _amounts(given: Number | Mapping[str, Number], where: str, *, unlimited: boo
     """{resource: amount as a Queue writes it}; a weight is never unlimited, and has no unit."""
     if not isinstance(given, Mapping):
         given = {"gpus": given}
-    found: dict[str, str] = {}
+    amounts_read: dict[str, str] = {}
     for key, value in given.items():
         if key not in UNITS:
             raise StateFileError(f"{where}: {key!r} is unknown; known are {', '.join(UNITS)}")
@@ -229,5 +231,5 @@ def _amounts(given: Number | Mapping[str, Number], where: str, *, unlimited: boo
         if not number.is_finite() or (number < 0 and not endless) or number > 10**12:
             way_out = ", or -1 for unlimited" if unlimited else ""
             raise StateFileError(f"{where}: {key} is {shown(value)}; write a number from 0 on{way_out}")
-        found[resource] = format(number if endless or not unlimited else number * unit, "f")
-    return found
+        amounts_read[resource] = format(number if endless or not unlimited else number * unit, "f")
+    return amounts_read

@@ -47,8 +47,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         twice = next((key for key, count in keys.items() if count > 1 and key != "<<"), None)
         if twice is not None:
             raise StateFileError(f"line {node.start_mark.line + 1}: {twice!r} is there twice")
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 def _plain(text: str) -> Any:
@@ -57,13 +57,13 @@ def _plain(text: str) -> Any:
     """
     if not text.isascii() or "\\u" in text or "\x7f" in text:
         raise ValueError("characters that YAML has its own rules for")
-    found = json.loads(text, object_pairs_hook=_once, parse_float=_decimal, parse_constant=_decimal)
-    level = [found]
+    document = json.loads(text, object_pairs_hook=_once, parse_float=_decimal, parse_constant=_decimal)
+    level = [document]
     for _ in range(MAX_DEPTH):
-        level = [value for each in level for value in _values(each)]
+        level = [value for part in level for value in _values(part)]
     if level:
         raise ValueError("deeper than people write")
-    return found
+    return document
 
 
 def _values(of: Any) -> Iterable[Any]:
@@ -71,10 +71,10 @@ def _values(of: Any) -> Iterable[Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return mapping
 
 
 def _decimal(number: str) -> float:
@@ -112,7 +112,7 @@ def _situation(state: StateFile) -> Situation:
     by_name = {node.ref.name: node for node in nodes}
     unique("job", (job.name for job in state.jobs))
     queues, leaves = read_queues(state.queues)
-    memory = [int(said) for node in nodes if (said := node.labels.get(GPU_MEMORY, "")).isdecimal()]
+    memory = [int(label) for node in nodes if (label := node.labels.get(GPU_MEMORY, "")).isdecimal()]
     reader = JobReader(by_name, leaves, min(memory, default=0))
     # Read by name: which devices running pods have where they do not say must not hang on the order of the file.
     by_index = {index: reader.job(entry, index) for index, entry in sorted(enumerate(state.jobs), key=_name)}
@@ -132,7 +132,7 @@ def _name(indexed: tuple[int, JobEntry]) -> str:
 
 def _node_states(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
     unique("node", (node.name for node in entries))
-    found = []
+    machines = []
     for index, node in enumerate(entries):
         where = f"nodes[{index}] {node.name!r}"
         named(f"nodes[{index}]", node.name)
@@ -149,7 +149,7 @@ def _node_states(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
         labels = {"kubernetes.io/hostname": node.name, **node.labels}
         if node.gpu_memory_mib is not None:
             labels[GPU_MEMORY] = str(node.gpu_memory_mib)
-        found.append(
+        machines.append(
             NodeState(
                 ref=Ref("Node", "", node.name, f"node-{node.name}"),
                 rv=1 + index,
@@ -158,11 +158,11 @@ def _node_states(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
                 taints=tuple(
                     sorted(
                         (Taint(t.key, t.value, t.effect) for t in node.taints if t.effect != "PreferNoSchedule"),
-                        key=lambda each: (each.key, each.value, each.effect),
+                        key=lambda taint: (taint.key, taint.value, taint.effect),
                     )
                 ),
                 schedulable=node.schedulable,
                 ready=node.ready,
             )
         )
-    return tuple(found)
+    return tuple(machines)

@@ -28,21 +28,21 @@ def refusal(err: msgspec.ValidationError, body: Any, kind: Any, origin: str) -> 
     """One sentence about a value that ``msgspec.convert(body, kind)`` refused; ``origin``: where the body is in the
     file.
     """
-    what, _, path = str(err).partition(" - at `$")
+    message, _, path = str(err).partition(" - at `$")
     at, value, named, expected = _followed(path.rstrip("`"), body, kind)
     where = f"{origin}{at}".strip(".") + (f" {named!r}" if named else "")
     where = where or "the document"
-    if unknown := re.search(r"unknown field `(.*)`", what):
+    if unknown := re.search(r"unknown field `(.*)`", message):
         fields = ", ".join(_fields(expected))
         return f"{where}: {unknown[1]!r} is unknown; known are {fields}"
-    if missing := re.search(r"missing required field `(.+)`", what):
+    if missing := re.search(r"missing required field `(.+)`", message):
         return f"{where}: {missing[1]} is missing; write it"
-    if allowed := [str(each) for each in _literals(expected)]:
+    if allowed := [str(literal) for literal in _literals(expected)]:
         return f"{where} is {shown(value)}; write one of {', '.join(allowed)}"
-    if types := re.match(r"Expected `(.+?)`", what):
-        words = [WORDS.get(each, each) for each in types[1].split(" | ") if each != "null"]
+    if types := re.match(r"Expected `(.+?)`", message):
+        words = [WORDS.get(type_name, type_name) for type_name in types[1].split(" | ") if type_name != "null"]
         return f"{where} is {shown(value)}; write {' or '.join(words)}"
-    return f"{where} is {shown(value)}: {what[:1].lower()}{what[1:]}"
+    return f"{where} is {shown(value)}: {message[:1].lower()}{message[1:]}"
 
 
 def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
@@ -51,7 +51,7 @@ def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
     for field, index in STEP.findall(path):
         kind = _inner(kind, field)
         if index == "...":
-            key = next((key for key, each in value.items() if not isinstance(each, str)), "")
+            key = next((key for key, item in value.items() if not isinstance(item, str)), "")
             at, value = f"{at}[{key}]", value.get(key)
         elif index:
             at, value = f"{at}[{index}]", next(islice(value, int(index), None))
@@ -64,11 +64,11 @@ def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
 
 def _inner(kind: Any, field: str) -> Any:
     """The type of a field, or of the entries of a collection."""
-    for each in _alternatives(kind):
-        if field and isinstance(each, type) and issubclass(each, msgspec.Struct):
-            return get_type_hints(each).get(field, Any)
-        if not field and get_origin(each) in (tuple, list, dict):
-            return [inner for inner in get_args(each) if inner is not Ellipsis][-1]
+    for alternative in _alternatives(kind):
+        if field and isinstance(alternative, type) and issubclass(alternative, msgspec.Struct):
+            return get_type_hints(alternative).get(field, Any)
+        if not field and get_origin(alternative) in (tuple, list, dict):
+            return [inner for inner in get_args(alternative) if inner is not Ellipsis][-1]
     return Any
 
 
@@ -79,8 +79,13 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def _fields(kind: Any) -> list[str]:
-    return [name for each in _alternatives(kind) for name in getattr(each, "__struct_fields__", ())]
+    return [name for alternative in _alternatives(kind) for name in getattr(alternative, "__struct_fields__", ())]
 
 
 def _literals(kind: Any) -> list[Any]:
-    return [value for each in _alternatives(kind) if get_origin(each) is Literal for value in get_args(each)]
+    return [
+        value
+        for alternative in _alternatives(kind)
+        if get_origin(alternative) is Literal
+        for value in get_args(alternative)
+    ]

@@ -100,12 +100,12 @@ class _Run:
             if isinstance(event, GangAdmitted):
                 self._admitted[event.ref.uid] = event
             elif isinstance(event, QuotaTreeAccepted):
-                self._warnings = [problems.line(each) for each in event.warnings]
+                self._warnings = [problems.line(warning) for warning in event.warnings]
             elif isinstance(event, EvictionOrdered):
                 self._ordered(event)
 
     def _ordered(self, event: EvictionOrdered) -> None:
-        moves = {each.uid: each for each in event.moves}
+        moves = {move.uid: move for move in event.moves}
         for victim in event.victims:
             live, move = self._live[victim.ref.uid], moves.get(victim.ref.uid)
             if move is not None:
@@ -136,7 +136,7 @@ class _Run:
     def _adopt(self) -> None:
         """The running units, in the order of their start."""
         running = [(unit, job) for job in self._situation.jobs for unit in job.units if unit.running]
-        for unit, job in sorted(running, key=lambda each: (each[0].started, each[0].created)):
+        for unit, job in sorted(running, key=lambda pair: (pair[0].started, pair[0].created)):
             self._stages.now = max(self._stages.now, min(unit.started, self._situation.now))
             live = self._enlist(unit, job)
             events = self._start(live, {pod.name: PodWhereabouts(pod.node, pod.devices) for pod in unit.pods})
@@ -177,11 +177,11 @@ class _Run:
         return core is not None and bool(core.places)
 
     def _submit(self, units: Iterable[tuple[SituationUnit, SituationJob]]) -> None:
-        found: list[Event] = []
+        events: list[Event] = []
         for unit, job in units:
-            found.append(WorkloadObserved(workload=self._enlist(unit, job).workload))
-        if found:
-            self._watch(found)
+            events.append(WorkloadObserved(workload=self._enlist(unit, job).workload))
+        if events:
+            self._watch(events)
             self._settle()
 
     def _enlist(self, unit: SituationUnit, job: SituationJob) -> LiveUnit:
@@ -198,8 +198,8 @@ class _Run:
 
     def _pass_time(self) -> None:
         until = self._stages.now + SETTLING_MS
-        while (found := self._stages.next_deadline()) is not None and found[0] <= until:
-            self._stages.now = max(self._stages.now, found[0])
+        while (deadline := self._stages.next_deadline()) is not None and deadline[0] <= until:
+            self._stages.now = max(self._stages.now, deadline[0])
             self._settle()
             self._join()
 
@@ -263,7 +263,7 @@ class _Run:
         events: list[Event] = [*gone, WorkloadObserved(workload=now)]
         if live.unit.core:
             units = (self._units.get(unit.uid) for unit in live.job.units)
-            others = [each for each in units if each is not None and each is not live]
+            others = [unit for unit in units if unit is not None and unit is not live]
             for other in others:
                 if other.places:
                     pods = [pod.name for pod in other.unit.pods]
@@ -274,10 +274,10 @@ class _Run:
 
     def _with_its_gang(self, job: SituationJob, pods: list[str]) -> Eviction:
         """The pods of a job that go because the least it starts with was evicted, or moved."""
-        last = next((each for each in reversed(self._evictions) if each.job == job.name), None)
+        last = next((eviction for eviction in reversed(self._evictions) if eviction.job == job.name), None)
         if last is not None:
             return replace(last, pods=pods, rule="gang")
-        claimant = next(each.claimant for each in reversed(self._moved) if each.job == job.name)
+        claimant = next(move.claimant for move in reversed(self._moved) if move.job == job.name)
         return Eviction(job.name, pods, claimant, "gang", job.queue, job.queue, "nodes")
 
     def _gone(self, live: LiveUnit) -> Iterator[Event]:
@@ -290,8 +290,8 @@ class _Run:
     def answer(self) -> Answer:
         members, waiting = list[PodMember](), list[PodsWaitingAnswer]()
         takers = Takers(self._readers.state.takers)
-        left = {(each.job, pod) for each in self._evictions for pod in each.pods}
-        left |= {(each.job, pod) for each in self._moved for pod in each.pods}
+        left = {(eviction.job, pod) for eviction in self._evictions for pod in eviction.pods}
+        left |= {(move.job, pod) for move in self._moved for pod in move.pods}
         for job in self._situation.jobs:
             for unit in job.units:
                 live = self._units.get(unit.uid)

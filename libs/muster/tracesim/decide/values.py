@@ -25,20 +25,20 @@ def shown(value: Any) -> str:
 def exact(value: Number, where: str) -> Decimal:
     """A finite number as it is written."""
     try:
-        found = Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
-        found = Decimal("NaN")
-    if not found.is_finite():
+        number = Decimal("NaN")
+    if not number.is_finite():
         raise StateFileError(f"{where}: {shown(value)} is not a number")
-    return found
+    return number
 
 
 def seconds(value: Number, where: str) -> int:
     """Milliseconds."""
-    found = exact(value, where)
-    if not 0 <= found <= MAX_SECONDS:
+    number = exact(value, where)
+    if not 0 <= number <= MAX_SECONDS:
         raise StateFileError(f"{where}: {shown(value)} is not a time from 0 to {MAX_SECONDS} seconds")
-    return int(found * 1000)
+    return int(number * 1000)
 
 
 def at_least(where: str, least: int, most: int = 10**12, **values: int | None) -> None:
@@ -57,8 +57,8 @@ def named(where: str, name: str) -> None:
         raise StateFileError(f"{where}: its name {shown(name)} has characters that cannot be printed")
 
 
-def unique(what: str, names: Iterable[str]) -> None:
+def unique(kind: str, names: Iterable[str]) -> None:
     """Refuses a repeated name; ``what``: the kind of the named thing."""
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise StateFileError(f"{what} {twice!r} is there twice; names tell them apart")
+        raise StateFileError(f"{kind} {twice!r} is there twice; names tell them apart")

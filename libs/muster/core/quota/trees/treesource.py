@@ -300,7 +300,7 @@ class TreeSource(Struct):
     def decisions_due(
         self, trees: Mapping[str, QuotaTree], judged: Mapping[str, int]
     ) -> Iterator[QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved]:
-        """The oldest tree without a broken rule is in force; meanwhile any second tree is refused."""
+        """Accept the oldest tree that breaks no rule, and reject each other tree while the accepted tree exists."""
         force = trees.get(ROOT)
         if force is not None and force.ref.uid not in self.trees:
             yield QuotaTreeRemoved(cause=self.causes.get(force.ref.uid, self.deleted), ref=force.ref)
