@@ -128,7 +128,7 @@ def graces(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks. `grace`: how long who is owed waits before others are evicted for it, "
         "`muster.dev/reclaim-grace`. `lends`: `muster.dev/borrow-freely: 4h`. What is unserved of a guarantee within "
-        "the grace counts as unserved too."
+        "the grace counts as unserved too. The other policies know no grace: their rows are those of the section above."
     )
     return _grid("The Philly trace by reclaim grace", about, graced(traces), say)
 
@@ -139,8 +139,6 @@ def graced(traces: Path) -> Iterator[Case]:
         rules = {"reclaim-grace": grace}
         for named, ours in OURS[1:]:
             yield f"grace {grace}: muster, {named}", trace, MUSTER, ours | rules, COSTLY
-        for policy in RECLAIMING:
-            yield f"grace {grace}: {policy}", trace, policy, rules, COSTLY
 
 
 def nodes(traces: Path, say: Progress) -> Grid:
