@@ -137,7 +137,7 @@ class Basis(Struct):
             return ""
         names = ledger.guaranteed[root_of(queue)]
         short = ledger.refusals(queue, demand, self.leaving, held=self.held)
-        return "" if any(each.resource not in names or len(each.path) > len(level) for each in short) else level
+        return "" if any(limit.resource not in names or len(limit.path) > len(level) for limit in short) else level
 
     def upto(self, leaf: str, name: str) -> dict[str, int]:
         """{uid: amount} of a resource that each running job of a leaf and those before it in rank ask for together, in
