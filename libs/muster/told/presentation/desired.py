@@ -330,7 +330,7 @@ def settings_left_out(state: ReadState, uid: str) -> list[str]:
     """A sentence for each setting of a job that cannot be read."""
     workload = state.queues.workloads.get(uid)
     wrong = demand.settings_left_out(workload) if workload is not None else ()
-    return [f"{problems.line(error)}: the setting is left out" for error in wrong]
+    return [*map(problems.left_out, wrong)]
 
 
 def settings_event(state: ReadState, uid: str) -> EventNote | None:

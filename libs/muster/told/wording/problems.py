@@ -261,6 +261,11 @@ if codes_of(ProblemCode) != TEMPLATES.keys():
 Show = Callable[[int, str], str]
 
 
+def left_out(error: FieldProblem) -> str:
+    """A setting that cannot be read."""
+    return f"{line(error)}: the setting is left out"
+
+
 def line(problem: FieldProblem, show: Show = format_quantity) -> str:
     """``spec.replicas: expected int, got str``. ``show``: (amount, resource) as a text."""
     return f"{problem.path}: {say(problem, show)}" if problem.path else say(problem, show)
