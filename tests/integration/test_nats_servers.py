@@ -5,8 +5,10 @@ monitoring port of each server and in its files, not with what is tested.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import os
 import signal
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,8 +19,10 @@ import pytest
 
 from kit.beside import beside
 from kit.breaking import bad, named
+from kit.compose import runnable
 from kit.nats import commit
 from kit.production import ProductionNats
+from kit.simulated import cluster
 from kit.smalldisk import alive, small_disk
 from kit.threeservers import production, urls_of
 from kit.waiting import until
@@ -95,6 +99,24 @@ class Cell:
     async def doctor(self) -> list[Finding]:
         config = self.servers[0].config("cli", url=urls_of(self.servers))
         return await bus_findings(LogPlace(config), SystemClock())
+
+    async def doctor_told(self, *options: str) -> str:
+        """What the command prints, with the key of user cli."""
+        config = self.servers[0].config("cli", url=urls_of(self.servers))
+        argv = runnable(["muster", "doctor", "-o", "json", "--url", config.nats_url, *options])
+        env = {
+            "PATH": os.environ["PATH"],
+            "MUSTER_NATS_CA_FILE": str(config.nats_ca_file),
+            "MUSTER_NATS_NKEY_FILE": str(config.nats_nkey_file),
+            "MUSTER_NATS_INBOX_PREFIX": config.nats_inbox_prefix,
+            "MUSTER_NATS_API_PREFIX": config.nats_api_prefix,
+        }
+        process = await asyncio.create_subprocess_exec(*argv, env=env, stdout=asyncio.subprocess.PIPE)
+        try:
+            return (await process.communicate())[0].decode()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
 
 
 def held(server: ProductionNats) -> tuple[str, str]:
@@ -270,6 +292,9 @@ async def test_full_disks_are_named_and_a_start_that_helps_is_made(tmp_path: Pat
                 await made.servers[index].stop(signal.SIGKILL)
             told = await named_soon(made, ["nats-0", "nats-2"], "down")
             assert named(told, "no quorum: nothing is stored until 2 servers are up", "get pods")
+            async with cluster(tmp_path) as (_, kubeconfig), asyncio.timeout(40.0):
+                told_at_once = await made.doctor_told("--kubeconfig", str(kubeconfig), "--context", "muster")
+            assert "NATS server nats-0" in told_at_once
 
 
 async def spent(made: Cell) -> bool:
