@@ -40,6 +40,8 @@ pytestmark = [NEEDED, pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.as
 
 REPLACED_S = LEASE_S + 2.0
 SILENT_S = 5.0
+GIVEN_BACK_S = 15.0
+"""The sample's cluster stays 10 s after its end."""
 ELECTION_S = 12.0
 """Servers of NATS choose another leader 4 to 9 s after they heard of one last that died without a word, by their own
 constants; a try that was made meanwhile is made again within 2 s.
@@ -195,6 +197,8 @@ async def test_the_leader_of_nats_goes_and_decisions_go_on(
     installed: Installation, request: pytest.FixtureRequest
 ) -> None:
     kubelet, cluster = installed.kubelet, installed.cluster
+    for name in [name for name in await installed.admitted() if await cluster.running(name)]:
+        await installed.end(name)
     pod = await installed.nats_leader()
     # As `kubectl delete pod`, a drained node and a new version do: told to end, it hands over.
     silent = await silence(installed, lambda: cluster.kube.delete("v1", "Pod", pod.name, "muster-system"))
@@ -380,6 +384,11 @@ async def comes_and_goes(installed: Installation, done: asyncio.Event) -> list[s
 async def silence(installed: Installation, kill) -> float:  # type: ignore[no-untyped-def]
     """Seconds from an end of a server until the log takes a commit again, while there is something to decide."""
     cluster = installed.cluster
+
+    async def free() -> bool:
+        return (await cluster.tree_used()).get(VIDEO, {}).get("cpu", "0") == "0"
+
+    await until(free, GIVEN_BACK_S, 0.1, what="the quota of the job before to come back")
     end = (await installed.commits())[-1].seq
     await kill()
     began = time.monotonic()

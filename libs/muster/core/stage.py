@@ -114,8 +114,8 @@ class StageState(Struct):
     """Kinds to be listed before any admission."""
     kinds: tuple[str, ...] = ("RayJob",)
     """The enabled workload kinds."""
-    listed: dict[str, None] = field(default_factory=dict)
-    """Kinds listed in their current watch epoch."""
+    listed: dict[str, int] = field(default_factory=dict)
+    """Kinds listed in their current watch epoch -> resourceVersion of the newest list, 0 where unknown."""
 
     seen: Seen = field(default_factory=Seen)
     """The newest counted version of every object known to the stage."""
@@ -349,7 +349,7 @@ def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:
 
 
 def _synced(state: StageState, _at: Position, event: Synced) -> None:
-    state.listed[event.kind] = None
+    state.listed[event.kind] = event.rv
     state.unsynced.pop(event.kind, None)
 
 

@@ -38,11 +38,15 @@ class SyncStarted(Event, frozen=True, kw_only=True):
 
 
 class Synced(Event, frozen=True, kw_only=True):
-    """Every existing object of a kind has been reported; ``absent``: the cluster does not serve the kind."""
+    """Every existing object of a kind has been reported; ``absent``: the cluster does not serve the kind.
+
+    ``rv``: the resourceVersion of the list, 0 where unknown: an object from before that the list lacks is gone.
+    """
 
     kind: str
     objects: int = 0
     absent: bool = False
+    rv: int = 0
 
 
 class KindsConfigured(Event, frozen=True, kw_only=True):

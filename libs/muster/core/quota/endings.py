@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster.core.quota.accountantstate import AccountantState, Entry, moved
 from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.workloads.registry import child_shard
 from muster.events.effects import FailureReason
 from muster.events.reasons import ReleaseReason
 from muster.model.closed import total
@@ -129,12 +130,24 @@ def _has_no_proof(workload: Workload | None) -> bool:
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
-    """Whether an ended workload surely holds nothing: its child was seen and is gone, or no child was ever named.
+    """Whether an ended workload surely holds nothing: its child was seen and is gone, a list newer than the end lacks
+    the child, or no child was ever named.
 
     The controller must also have acted on the resume: otherwise the pods of a deleted workload may still come.
     """
-    seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child
+    seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _is_unlisted(state, entry)
     return (seen and (entry.acted or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
+
+
+def _is_unlisted(state: AccountantState, entry: Entry) -> bool:
+    """Whether the children were listed after the end of the workload, whose child nobody has seen.
+
+    A child is made before its workload ends; both kinds are versioned by one store.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    if workload is None or workload.phase != "finished":
+        return False
+    return state.listed.get(child_shard(entry.ref.kind), 0) >= workload.rv
 
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:

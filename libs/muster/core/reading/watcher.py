@@ -196,6 +196,21 @@ class Watcher(Stage[WatchState]):
         elif phase == "finished":
             yield WorkloadFinished(ref=workload.ref, outcome=workload.outcome, detail=workload.detail)
 
+    def passed(self, state: WatchState, ref: Ref, rv: int, last: bytes) -> list[Event]:
+        """The facts of an object that is gone; ``last``: the object's last state.
+
+        A child that came and went between two reports is reported all the same: its workload's charge waits for a
+        proof that the child is gone.
+        """
+        ref = bounded(ref)
+        if ref.uid in state.objects or not self.row.both or state.seen.stale(ref.uid, rv):
+            return self.vanished(state, ref, rv)
+        try:
+            fact = self._read(last)
+        except UnreadableError:
+            return []
+        return [fact, ChildGone(ref=ref, rv=max(rv, fact.child.rv))] if isinstance(fact, ChildObserved) else []
+
     def vanished(self, state: WatchState, ref: Ref, rv: int = 0, *, unwatched: bool = False) -> list[Event]:
         """The fact of an object's end, if reported before; ``unwatched``: only the watch of the object ends."""
         ref = bounded(ref)

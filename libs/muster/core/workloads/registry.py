@@ -135,6 +135,12 @@ def parents_of(kind: str) -> tuple[str, ...]:
     return tuple(name for name, row in KINDS.items() if row.child == kind)
 
 
+def child_shard(kind: str) -> str:
+    """The resource (plural) of the children of a kind; empty: the kind has none."""
+    child = KINDS[kind].child if kind in KINDS else ""
+    return KINDS[child].resource.plural if child else ""
+
+
 def shards(kinds: Iterable[str]) -> tuple[str, ...]:
     """The resources (plurals) to be watched for kinds: their own, and the resources of their children."""
     chosen = [*kinds]

@@ -43,6 +43,8 @@ class _UnreportedObject(Struct):
     rv: int
     raw: bytes | None
     unreadable: str = ""
+    last: bytes = b""
+    """The last state of an object that is gone; empty: nobody saw it."""
     due: int = 0
     """Until when (ms) it is put off, or was; 0: it never was."""
 
@@ -207,6 +209,8 @@ class WatcherRunner(Leader[WatchState]):
 
     def _facts(self, pending: _UnreportedObject) -> list[Event]:
         if pending.raw is None:
+            if pending.last and not self._retired:
+                return self.stage.passed(self.state, pending.ref, pending.rv, pending.last)
             return self.stage.vanished(self.state, pending.ref, pending.rv, unwatched=self._retired)
         if pending.unreadable:
             problem = not_decoded(pending.unreadable)
@@ -290,7 +294,7 @@ class WatcherRunner(Leader[WatchState]):
             case deltas.Upsert():
                 self._pend(delta.meta, delta.raw)
             case deltas.Delete():
-                self._pend(delta.meta, None)
+                self._pend(delta.meta, None, last=delta.raw)
             case deltas.Unreadable():
                 if delta.meta is None:
                     self.hooks.note("error", "object_without_identity", kind=self.stage.kind, reason=delta.reason)
@@ -304,8 +308,7 @@ class WatcherRunner(Leader[WatchState]):
                 if 0 < listed < self._newest:
                     await self._set_back(listed)
                 self._newest = max(self._newest, listed)
-                if not delta.relist:
-                    self._announcements.append(Synced(kind=self.shard, objects=delta.count))
+                self._announcements.append(Synced(kind=self.shard, objects=delta.count, rv=listed))
             case deltas.Absent():
                 if not self._absent:  # Most clusters lack some kinds from the start.
                     level: Level = "warning" if delta.known else "info"
@@ -327,10 +330,10 @@ class WatcherRunner(Leader[WatchState]):
             await self._tell_set_back(why)
         await asyncio.Event().wait()
 
-    def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
+    def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "", last: bytes = b"") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
         self._pending.pop(ref.uid, None)
-        pending = _UnreportedObject(ref, version_of(meta.resource_version) or 0, raw, unreadable)
+        pending = _UnreportedObject(ref, version_of(meta.resource_version) or 0, raw, unreadable, last)
         self._newest = max(self._newest, pending.rv)
         put_off = self._put_off.pop(ref.uid, None)
         if put_off is not None and raw is not None:

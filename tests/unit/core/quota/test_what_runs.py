@@ -16,9 +16,9 @@ from kit.scenes import TWO, Scene
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.watched import WATCHED
 from muster.events.charges import ChargeChanged
-from muster.events.decisions import GangAdmitted, WorkloadAdopted
+from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted
 from muster.events.effects import EffectApplied
-from muster.events.facts import ChildGone, ChildObserved, PodObserved, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodObserved, Synced, WorkloadObserved
 from muster.events.gangs import PodsPlaced
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -233,6 +233,19 @@ def test_what_is_released_is_what_was_charged() -> None:
     cell.bench.settle()
     state = cell.bench.states["quota_accountant"]
     assert not state.ledger.charges and not state.ledger.used
+
+
+@pytest.mark.parametrize(("listed", "released"), [(0, False), (1, True)], ids=["before the end", "after the end"])
+def test_a_list_newer_than_the_end_proves_that_a_child_nobody_saw_is_gone(listed: int, released: bool) -> None:
+    """The watcher was away while the cluster came and went; the fresh list lacks the cluster."""
+    cell = Cell()
+    job = admitted_job(cell)
+    job["status"] = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "rayClusterName": "j-raycluster-1"}
+    cell.sees("rayjobs", job)
+    cell.bench.facts(Synced(kind="rayclusters", rv=cell.rv - 1 + listed))
+    decided = cell.bench.settle()
+    assert any(isinstance(event, QuotaReleased) for event in decided) == released
+    assert ("job-uid" in cell.bench.states["quota_accountant"].ledger.charges) != released
 
 
 def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:

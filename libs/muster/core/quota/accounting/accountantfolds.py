@@ -13,6 +13,7 @@ from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
 from muster.core.quota.service import gpu_time
+from muster.core.workloads.registry import child_shard
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
@@ -47,6 +48,7 @@ from muster.events.facts import (
     PodObserved,
     QueueGone,
     QueueObserved,
+    Synced,
     WorkloadGone,
     WorkloadObserved,
 )
@@ -345,6 +347,13 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
     touched(state, at, state.presence.child_gone(event))
+
+
+def synced(state: AccountantState, at: Position, event: Synced) -> None:
+    """A fresh list may prove that the children of ended workloads are gone."""
+    for uid in [uid for uid, entry in state.entries.items() if entry.idle_since]:
+        if child_shard(state.entries[uid].ref.kind) == event.kind:
+            touched(state, at, uid)
 
 
 def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
