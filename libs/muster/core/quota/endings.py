@@ -140,7 +140,7 @@ def _certain(state: AccountantState, entry: Entry) -> bool:
 
 
 def _is_unlisted(state: AccountantState, entry: Entry) -> bool:
-    """Whether the children were listed after the end of the workload, whose child nobody has seen.
+    """Whether the children were listed after the end of the workload, whose child no reader has seen.
 
     A child is made before its workload ends; both kinds are versioned by one store.
     """

@@ -44,7 +44,7 @@ class _UnreportedObject(Struct):
     raw: bytes | None
     unreadable: str = ""
     last: bytes = b""
-    """The last state of an object that is gone; empty: nobody saw it."""
+    """The last state of an object that is gone; empty: no watch saw it."""
     due: int = 0
     """Until when (ms) it is put off, or was; 0: it never was."""
 
