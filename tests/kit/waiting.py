@@ -8,6 +8,11 @@ T = TypeVar("T")
 
 LIMIT_S = 30.0
 """Generous: the machine may be busy with something else."""
+SELDOM_S = 0.15
+"""The longest pause between two questions of a wait that began with shorter pauses: a question costs the API server, or
+the bus, as much as the work that is waited for."""
+GROWTH = 1.2
+"""Of the pauses: a pause is at most a fifth of the time waited so far."""
 
 
 @overload
@@ -31,6 +36,8 @@ async def until(
 ) -> T:
     """Ask ``predicate`` (plain or async) until it answers something true, and return that.
 
+    The first pause is ``every_s`` seconds; pauses grow to SELDOM_S.
+
     Raises AssertionError with its last answer after ``timeout_s`` seconds, and whatever ``predicate`` raises at once.
     ``what`` names in the error what was waited for.
     """
@@ -45,3 +52,4 @@ async def until(
             name = what or getattr(predicate, "__qualname__", "the condition")
             raise AssertionError(f"waited {timeout_s:g} s in vain for {name}; the last answer was {value!r}")
         await asyncio.sleep(every_s)
+        every_s = max(every_s, min(every_s * GROWTH, SELDOM_S))
