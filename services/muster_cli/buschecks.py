@@ -69,10 +69,19 @@ async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Seque
         return _unanswered(servers)
     except BusError as err:
         return [Finding("bad", "streams", str(err), "muster log init")]
-    before = clock.now()
-    reading = LogReading(place, js.connection, js, log)
+    # Servers that say what is wrong with them may not answer what is asked of the log.
     try:
-        state, ended = await cell_state(reading), await endings(js, place.config.cell)
+        async with asyncio.timeout(ANSWER_LIMIT_S if must_fix(servers) else None):
+            return await _of_log(LogReading(place, js.connection, js, log), clock)
+    except TimeoutError:
+        return _unanswered(servers)
+
+
+async def _of_log(reading: LogReading, clock: Clock) -> list[Finding]:
+    """The findings about a log that is open."""
+    place, before = reading.place, clock.now()
+    try:
+        state, ended = await cell_state(reading), await endings(reading.js, place.config.cell)
     except ForbiddenError:
         return []
     after = clock.now()

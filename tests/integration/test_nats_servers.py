@@ -5,8 +5,10 @@ monitoring port of each server and in its files, not with what is tested.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import os
 import signal
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,15 +19,19 @@ import pytest
 
 from kit.beside import beside
 from kit.breaking import bad, named
+from kit.compose import runnable
 from kit.nats import commit
 from kit.production import ProductionNats
+from kit.simulated import cluster
 from kit.smalldisk import alive, small_disk
 from kit.threeservers import production, urls_of
 from kit.waiting import until
+from muster.bus.cell import open_log
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
 from muster.events.envelope import encode_commit
+from muster.ports import LogLostError
 from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import connect_bus
 from muster.runtime.process import Process
@@ -75,6 +81,17 @@ class Cell:
         leader = await self.leader()
         return next(each for each in self.servers if each is not leader)
 
+    async def lead(self, server: ProductionNats) -> None:
+        """Have a server lead the log, as the keeper may."""
+        connection = await connect_bus(self.servers[0].config("keeper", url=urls_of(self.servers)), "keeper", print)
+        body = {"placement": {"preferred": server.name}}
+        try:
+            while await self.leader() is not server:
+                await JetStream(connection).ask(f"STREAM.LEADER.STEPDOWN.{STREAM}", body)
+                await asyncio.sleep(0.2)
+        finally:
+            await connection.close()
+
     def equal(self) -> bool:
         """Whether every server says that its copy is whole, and their files hold the same."""
         return len({held(each) for each in self.servers}) == 1 and held(self.servers[0])[0] != "none"
@@ -82,6 +99,24 @@ class Cell:
     async def doctor(self) -> list[Finding]:
         config = self.servers[0].config("cli", url=urls_of(self.servers))
         return await bus_findings(LogPlace(config), SystemClock())
+
+    async def doctor_told(self, *options: str) -> str:
+        """What the command prints, with the key of user cli."""
+        config = self.servers[0].config("cli", url=urls_of(self.servers))
+        argv = runnable(["muster", "doctor", "-o", "json", "--url", config.nats_url, *options])
+        env = {
+            "PATH": os.environ["PATH"],
+            "MUSTER_NATS_CA_FILE": str(config.nats_ca_file),
+            "MUSTER_NATS_NKEY_FILE": str(config.nats_nkey_file),
+            "MUSTER_NATS_INBOX_PREFIX": config.nats_inbox_prefix,
+            "MUSTER_NATS_API_PREFIX": config.nats_api_prefix,
+        }
+        process = await asyncio.create_subprocess_exec(*argv, env=env, stdout=asyncio.subprocess.PIPE)
+        try:
+            return (await process.communicate())[0].decode()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
 
 
 def held(server: ProductionNats) -> tuple[str, str]:
@@ -161,6 +196,12 @@ async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, mo
         await made.append(200)
         await until(made.equal, what="all to have the same")
 
+        log = await open_log(made.js, "main", create=False)
+        digests: dict[int, bytes] = {}
+        async for batch in log.follow(0):
+            digests |= {stored.seq: stored.digest for stored in batch}
+            if not batch:
+                break
         # A server whose files were written through before: it does not read again what they end with.
         victim = await made.follower()
         await victim.stop()
@@ -174,6 +215,13 @@ async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, mo
         await until(lambda: "'num_deleted': 0" not in held(victim)[0] and held(victim)[0] != "none", what="the hole")
         said = await made.doctor()
         assert named(said, f"NATS server {victim.name}: its copy of {STREAM} lacks", "logs deploy/muster-keeper")
+        await made.lead(victim)
+        lacking = [seq for seq in digests if await made.js.get(STREAM, seq) is None]
+        assert lacking, "what JetStream answers is what the leader has"
+        for seq in (lacking[0], lacking[-1]):
+            await log.prove(seq, digests[seq])
+        with pytest.raises(LogLostError):
+            await log.prove(lacking[0], digests[lacking[0] - 1])
         async with kept(made, monkeypatch) as process:
             await until(made.equal, 30.0, 0.2, what="the hole to be filled")
             assert counted(process, "log_copy_damaged")
@@ -244,6 +292,9 @@ async def test_full_disks_are_named_and_a_start_that_helps_is_made(tmp_path: Pat
                 await made.servers[index].stop(signal.SIGKILL)
             told = await named_soon(made, ["nats-0", "nats-2"], "down")
             assert named(told, "no quorum: nothing is stored until 2 servers are up", "get pods")
+            async with cluster(tmp_path) as (_, kubeconfig), asyncio.timeout(40.0):
+                told_at_once = await made.doctor_told("--kubeconfig", str(kubeconfig), "--context", "muster")
+            assert "NATS server nats-0" in told_at_once
 
 
 async def spent(made: Cell) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import looptime
 
 from kit.alone import reader_of
+from kit.doubles.broker import Broker
 from kit.doubles.log import (
     LogFaults,
     MemoryGenerations,
@@ -26,6 +27,7 @@ from kit.doubles.log import (
 )
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
+from muster.bus.errors import ForbiddenError
 from muster.bus.vouching import REACHING
 from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.watched import shards_of
@@ -36,7 +38,7 @@ from muster.fakecluster.apiserver import FaultDraw
 from muster.fakecluster.world import BEGINNING_MS, SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.ports import FencedError, LogGoneError, LogIdentity
+from muster.ports import FencedError, LogGapError, LogGoneError, LogIdentity
 from muster.runtime.layouts import LAYOUTS, members
 from muster.runtime.logkeeping.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.presenting.presenter import Presenter
@@ -50,7 +52,7 @@ from muster.runtime.runners.watching import WatcherRunner
 from muster.runtime.witness import VOUCH_S, CellRecord, lacking
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
-RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)
+RESTARTABLE = (FencedError, LogGoneError, LogGapError, LostLeadershipError, ForbiddenError)
 RESTART_S = 1.0
 PAUSE_S = 25.0
 """Longer than a lease: when the paused process goes on, somebody else leads."""
@@ -109,8 +111,11 @@ class Cell:
         self.generation = 0
         self.parent = ""
         """The log that was given up for the one in force"""
+        self.refounded: list[str] = []
+        """The logs that were given up because they fell short of the record"""
         self._log_faults = log_faults
-        self.leases = MemoryLeases()
+        self.broker = Broker(seed)
+        self.leases = MemoryLeases(broker=self.broker)
         self.snapshots = SnapshotStore()
         self.logs: list[MemoryLog] = []
         self.new_log()
@@ -155,9 +160,10 @@ class Cell:
         """A new generation: the old stream is gone, its successor starts from nothing."""
         self.generation += 1
         if self.logs:
+            self.parent = self.logs[-1].identity.log_id
             self.logs[-1].remove()
         identity = LogIdentity("main", f"log-{self.generation}", self.generation)
-        self.logs.append(MemoryLog(identity, at=BEGINNING_MS, faults=self._log_faults))
+        self.logs.append(MemoryLog(identity, at=BEGINNING_MS, faults=self._log_faults, broker=self.broker))
 
     def commits(self) -> list[Stored]:
         return self.log.commits()
@@ -239,8 +245,9 @@ class Cell:
                 self.vouched = (log.identity.log_id, asyncio.get_running_loop().time())
                 return
             elif self.log is log:
-                self.parent, self.generation = found.log_id, found.generation
+                self.generation = found.generation
                 self.new_log()
+                self.refounded.append(found.log_id)
             await asyncio.sleep(0.25)
 
     async def _record(self, record: CellRecord, log: MemoryLog) -> None:
@@ -261,7 +268,7 @@ class Cell:
     def _runners(self, service: str, process: str, log: SharedLog) -> list[Any]:
         common: dict[str, Any] = {
             "log": log,
-            "snapshots": MemorySnapshots(self.log.identity, self.snapshots),
+            "snapshots": MemorySnapshots(self.log.identity, self.snapshots, self.broker),
             "clock": self.clock,
         }
         if self.hooks is not None:

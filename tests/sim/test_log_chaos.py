@@ -2,7 +2,8 @@
 
 The scene is two RayJobs of which only one fits. Both end, each started once, never both at once; what counts of the
 log replays without divergence. Meanwhile one service is killed, or stopped for a while: each seed plays one cell of
-the matrix LOSSES x FATES x processes x LAYOUTS, and as many seeds in a row play all of it. `make chaos SEED=N COUNT=M`
+the matrix LOSSES x FATES x processes x LAYOUTS, and as many seeds in a row play all of it. Three seeds of four have one
+of TROUBLES of the servers as well: JetStream is off, a right is denied, a copy has a hole. `make chaos SEED=N COUNT=M`
 plays other seeds; `make chaos MINUTES=N` plays the same with real processes (tests/e2e/test_bad_day.py).
 """
 
@@ -39,6 +40,26 @@ MATRIX = list(
         for layout in LAYOUTS
     )
 )
+TROUBLES = ("", "off", "denied", "hole")
+KEEPS = 20
+"""Steps between two looks of the keeper at the copies of the log"""
+
+
+async def trouble(cell: Cell, rng: Random) -> None:
+    """One of TROUBLES, from a time that chance chooses, for a while."""
+    broker, which = cell.broker, TROUBLES[cell.seed % len(TROUBLES)]
+    await asyncio.sleep(rng.randrange(4, 120) / 4)
+    if which == "off":
+        broker.on = False
+    elif which == "denied":
+        services = ("watcher", *DECIDERS, "actuator")
+        broker.denied |= {(rng.choice(("append", "lease", "snapshots")), rng.choice(services))}
+    elif which == "hole" and (end := len(cell.commits())) > 3:
+        first = rng.randrange(2, end)
+        broker.tear(cell.log.identity, first, rng.choice((end, rng.randrange(first, end))))
+    await asyncio.sleep(rng.randrange(4, 160) / 4)
+    broker.on = True
+    broker.denied.clear()
 
 
 async def scene(cell: Cell) -> None:
@@ -50,7 +71,10 @@ async def scene(cell: Cell) -> None:
     loses_at = rng.randrange(4, 60)
     # Before the log loses its end, meanwhile, or after it.
     struck_at = max(2, loses_at + rng.randrange(-8, 9))
-    for step in range(240):
+    troubled = asyncio.ensure_future(trouble(cell, Random(~cell.seed)))
+    for step in range(320):
+        if step % KEEPS == 0:
+            cell.broker.keep(cell.log.identity, len(cell.commits()))
         if step == struck_at and fate == "killed":
             cell.processes[process].kill()
         elif step == struck_at and fate == "stopped":
@@ -64,12 +88,16 @@ async def scene(cell: Cell) -> None:
             cell.log.lose(loss)
             cell.new_log()
         await asyncio.sleep(0.25)
+    await troubled
     await cell.until(lambda: cell.jobs() == DONE, limit_s=600, what="both jobs complete")
+    assert not cell.refounded, "no log is given up that the servers have"
+    torn = [copy for copy in cell.broker.torn() if copy[0] == cell.log.identity.log_id]
+    assert not torn, "the keeper has rebuilt the copy with a hole"
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_both_jobs_end_whatever_is_written_and_lost(seed: int) -> None:
-    cell = Cell(seed=seed, layout=MATRIX[seed % len(MATRIX)][-1])
+    cell = Cell(seed=seed, layout=MATRIX[seed % len(MATRIX)][-1], witnessed=True)
     started: Counter[str] = Counter()
 
     def heard(change: StoredChange) -> None:

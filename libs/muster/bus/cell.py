@@ -22,6 +22,7 @@ from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, J
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog
+from muster.bus.reader import message_at
 from muster.bus.shares import STAGES
 from muster.bus.streams import (
     COMPRESSED,
@@ -260,7 +261,7 @@ async def own_genesis(js: JetStream, cell: str, generation: int, first: int) -> 
     """The first commit of a generation; None if the commit is lost. A commit by another key in its place is no
     genesis.
     """
-    stored = await js.get(subjects.log_stream(cell, generation), first)
+    stored = await message_at(js, subjects.log_stream(cell, generation), first)
     if stored is None or stored.subject != subjects.log_subject(cell, generation, "genesis", "0"):
         return None
     return genesis_of(stored.data)

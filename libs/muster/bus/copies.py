@@ -7,7 +7,6 @@ made until there is one on each. A message that a server cannot read (a byte of 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 from nats.aio.msg import Msg
 
-from muster.bus.errors import ApiError, BusError, UnansweredError
+from muster.bus.errors import ApiError, UnansweredError
 from muster.bus.jetstream import JetStream
 
 BATCH = 1_000
@@ -27,16 +26,7 @@ TRIES = 6
 """How many consumers are made in a step at most: three servers have one each after five or six."""
 IDLE_S = 120.0
 """A consumer that is not asked for so long is removed by the server."""
-_NS = 1_000_000_000
 _REQUEST = msgspec.json.encode({"batch": BATCH, "max_bytes": BATCH_BYTES, "no_wait": True})
-
-
-class _Led(Struct, frozen=True):
-    leader: str = ""
-
-
-class _Made(Struct, frozen=True):
-    cluster: _Led = _Led()
 
 
 class _Reading(Struct):
@@ -99,36 +89,21 @@ class CopyReader:
     async def close(self) -> None:
         """Let go of the consumers."""
         for reading in self._readings.values():
-            await self._drop(reading.consumer)
+            await self._js.drop_consumer(self.stream, reading.consumer)
         self._readings.clear()
 
     async def _place(self) -> None:
         """Make a consumer, on a server that chance chooses; it is kept where there is none yet."""
         name = f"compares-{secrets.token_hex(6)}"
-        config = {
-            "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._upto + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "inactive_threshold": int(IDLE_S * _NS),
-            "num_replicas": 1,
-            "mem_storage": True,
-        }
-        body = {"stream_name": self.stream, "config": config, "action": "create"}
         try:
-            answer = await self._js.request(f"CONSUMER.CREATE.{self.stream}.{name}", body)
+            leader = await self._js.create_consumer(self.stream, name, self._upto, idle_s=IDLE_S)
         except (UnansweredError, ApiError):
             return
-        where = msgspec.json.decode(answer, type=_Made).cluster.leader or next(iter(self.servers), "")
+        where = leader or next(iter(self.servers), "")
         if where in self._readings or where not in self.servers:
-            await self._drop(name)
+            await self._js.drop_consumer(self.stream, name)
         else:
             self._readings[where] = _Reading(name, self._upto)
-
-    async def _drop(self, name: str) -> None:
-        with contextlib.suppress(BusError, UnansweredError):
-            await self._js.connection.publish(f"{self._js.prefix}.CONSUMER.DELETE.{self.stream}.{name}", b"")
 
     async def _read(self, reading: _Reading) -> bool:
         """Take the next batch of a copy; whether there was one. One that does not answer in good order is given up."""

@@ -49,8 +49,8 @@ class ApiError(BusError):
 
     @property
     def passing(self) -> bool:
-        """Whether the server said that it cannot answer now: no leader yet, still starting, overloaded."""
-        return self.code == 503 and self.err_code not in PERMANENT
+        """Whether the server said that it cannot answer now: no leader yet, still starting, overloaded, offline."""
+        return (self.code == 503 and self.err_code not in PERMANENT) or self.err_code in PASSING
 
 
 NO_MESSAGE = 10037
@@ -66,6 +66,9 @@ JETSTREAM_NOT_ENABLED = 10076
 STORE_FAILED = 10077
 STREAM_SEALED = 10109
 
+PASSING = frozenset({10006, 10007, 10009, 10118, 10119})
+"""Errors that JetStream reports as 500 while servers come and go: the cluster is not active, the stream is not placed,
+another server leads, the servers of a stream or of a consumer are offline (server/errors.json of nats-server)."""
 PERMANENT = frozenset({JETSTREAM_NOT_FOR_ACCOUNT, JETSTREAM_NOT_ENABLED, INSUFFICIENT_RESOURCES})
 """Errors that JetStream reports as 503 although waiting does not cure them."""
 

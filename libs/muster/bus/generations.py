@@ -19,6 +19,7 @@ from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.objects import ObjectBroken, ObjectBucket
+from muster.bus.reader import message_at
 from muster.bus.streams import SEALED, SIZES, Limits, ensure, next_config
 from muster.events import subjects
 from muster.events.envelope import genesis_of
@@ -68,7 +69,7 @@ class JetStreamGenerations:
         if generation == identity.generation:
             return identity
         ended = next(ended for ended in identity.earlier if ended.generation == generation)
-        first = await self._js.get(subjects.log_stream(self._cell, generation), ended.first)
+        first = await message_at(self._js, subjects.log_stream(self._cell, generation), ended.first)
         genesis = genesis_of(first.data) if first is not None else None
         if genesis is None or genesis.log_id != ended.log_id:
             raise BusError(f"stream {subjects.log_stream(self._cell, generation)} does not begin with its genesis")

@@ -7,6 +7,7 @@ acknowledged write.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,6 +105,14 @@ class _MessageAnswer(Struct, frozen=True):
     message: _Message
 
 
+class _Led(Struct, frozen=True):
+    leader: str = ""
+
+
+class _Consumer(Struct, frozen=True):
+    cluster: _Led = _Led()
+
+
 class _Names(Struct, frozen=True):
     streams: list[str] | None = None
 
@@ -124,6 +133,8 @@ _acks = msgspec.json.Decoder(PubAck)
 _infos = msgspec.json.Decoder(StreamInfo)
 _messages = msgspec.json.Decoder(_MessageAnswer)
 _names = msgspec.json.Decoder(_Names)
+_consumers = msgspec.json.Decoder(_Consumer)
+_NS = 1_000_000_000
 
 
 class GrowingPause:
@@ -239,6 +250,42 @@ class JetStream:
     async def next(self, stream: str, subject: str, seq: int) -> Message | None:
         """The first message on a subject with at least sequence ``seq``, None when there is none."""
         return await self._get(stream, {"next_by_subj": subject, "seq": seq}, 30.0)
+
+    async def create_consumer(
+        self,
+        stream: str,
+        name: str,
+        after: int,
+        *,
+        idle_s: float,
+        headers_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> str:
+        """One try to create a consumer that reads the copy of one server, whatever its subjects, behind a sequence.
+
+        Returns the name of that server, empty where there is only one. The server removes a consumer that is not asked
+        for ``idle_s`` seconds. Raises ApiError, UnansweredError.
+        """
+        config: dict[str, object] = {
+            "name": name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": int(idle_s * _NS),
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        if headers_only:
+            config["headers_only"] = True
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        answer = await self.request(f"CONSUMER.CREATE.{stream}.{name}", body, timeout_s=timeout_s)
+        return _consumers.decode(answer).cluster.leader
+
+    async def drop_consumer(self, stream: str, name: str) -> None:
+        """Let go of a consumer. Never raises and waits for no answer: an idle consumer is removed anyway."""
+        with contextlib.suppress(BusError, UnansweredError):
+            await self.connection.publish(f"{self.prefix}.CONSUMER.DELETE.{stream}.{name}", b"")
 
     async def _get(self, stream: str, body: Mapping[str, object], patience_s: float | None) -> Message | None:
         try:

@@ -35,7 +35,7 @@ from muster.bus.jetstream import (
     PubAck,
     StreamInfo,
 )
-from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader, message_at
 from muster.core.docket import digest_of
 from muster.events import subjects
 from muster.events.envelope import (
@@ -109,7 +109,7 @@ class JetStreamLog:
     async def learn(self) -> tuple[int, bytes]:
         """Know the end of the log as it is now, without reading up to it."""
         seq = max(await self.end(), self._identity.first)
-        message = await self._js.get(self.stream, seq, patience_s=None)
+        message = await message_at(self._js, self.stream, seq, patience_s=None)
         if message is not None:
             self._knows(seq, digest_of(seq, self._seat(message.subject), message.data))
         return self._known
@@ -406,7 +406,7 @@ class JetStreamLog:
         self._check_end(await self.end(), seq)  # First: no server looks beyond the largest sequence.
         if not digest:
             return
-        message = await self._js.get(self.stream, seq, patience_s=None)
+        message = await message_at(self._js, self.stream, seq, patience_s=None)
         if message is None:
             raise self._lost(f"does not have sequence {seq}, which was read")
         if digest_of(seq, self._seat(message.subject), message.data) != digest:
@@ -426,7 +426,7 @@ class JetStreamLog:
         )
 
     async def _first(self) -> bytes | None:
-        message = await self._js.get(self.stream, self._identity.first, patience_s=None)
+        message = await message_at(self._js, self.stream, self._identity.first, patience_s=None)
         return None if message is None else message.data
 
     def _check_end(self, end: int, after: int) -> None:

@@ -9,7 +9,6 @@ so a hole that remains is a hole in the stream.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import secrets
 from collections import deque
@@ -21,7 +20,7 @@ from nats.aio.subscription import Subscription
 
 from muster.bus.connection import Connection
 from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
-from muster.bus.jetstream import GrowingPause, JetStream
+from muster.bus.jetstream import GrowingPause, JetStream, Message
 from muster.ports import LogGapError
 
 PULL = 1000
@@ -212,20 +211,12 @@ class StreamReader:
 
     async def _create(self, name: str, timeout_s: float) -> None:
         inbox = self._connection.new_inbox()
-        config = {
-            "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._last + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "inactive_threshold": int(EXPIRES_S * _NS),
-            "num_replicas": 1,
-            "mem_storage": True,
-            **({"headers_only": True} if self._headers_only else {}),
-        }
-        await self._js.request(
-            f"CONSUMER.CREATE.{self._stream}.{name}",
-            {"stream_name": self._stream, "config": config, "action": "create"},
+        await self._js.create_consumer(
+            self._stream,
+            name,
+            self._last,
+            idle_s=EXPIRES_S,
+            headers_only=self._headers_only,
             timeout_s=timeout_s,
         )
         self._consumer, self._inbox = name, inbox
@@ -239,11 +230,7 @@ class StreamReader:
             await self._connection.unsubscribe(self._subscription)
             self._subscription = None
         if self._consumer:
-            # Without this the server removes it once it had no request for a while.
-            with contextlib.suppress(BusError, UnansweredError):
-                await self._connection.publish(
-                    f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b""
-                )
+            await self._js.drop_consumer(self._stream, self._consumer)
             self._consumer = ""
 
     async def _ask(self) -> None:
@@ -308,6 +295,33 @@ class StreamReader:
             self._waiter = None
         if self._connection.connected and self._loop.time() - self._heard >= limit:
             self._lost = f"silent for {limit:g} s"
+
+
+async def message_at(js: JetStream, stream: str, seq: int, *, patience_s: float | None = 30.0) -> Message | None:
+    """The message at a sequence; None where no copy of the stream has it.
+
+    JetStream answers from the copy of the leader. Where that one lacks it other copies are read. Raises BusError.
+    """
+    if (message := await js.get(stream, seq, patience_s=patience_s)) is not None:
+        return message
+    info = await js.info(stream, patience_s=patience_s, checks=1)
+    if info is None or info.state.last_seq < seq or len(info.cluster.members) < 2:
+        return None
+    reader = StreamReader(js, stream, seq - 1, _unchecked)
+    try:
+        async with asyncio.timeout(patience_s):
+            raw = (await reader.read())[0]
+    except LogGapError:
+        return None
+    except TimeoutError:
+        raise BusError(f"no copy of {stream} is read for {patience_s} s") from None
+    finally:
+        await reader.close()
+    return Message(raw.subject, raw.seq, raw.data, raw.headers or {})
+
+
+async def _unchecked(_read: int) -> None:
+    return None
 
 
 _NAME = str.maketrans(dict.fromkeys(".*>/\\ \t", "-"))

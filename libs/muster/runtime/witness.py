@@ -23,6 +23,7 @@ from msgspec import Struct
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
+from muster.bus.reader import message_at
 from muster.bus.vouching import REACHING, Vouches
 from muster.core.objects.meta import PREFIX
 from muster.events.envelope import genesis_of
@@ -207,7 +208,7 @@ class Witness:
         A loss is recorded beside the log, for the keeper. Raises the errors of the log, but LogLostError.
         """
         if self._log is None or self._log.identity != log.identity:
-            first = await self._js.get(log.stream, log.identity.first)
+            first = await message_at(self._js, log.stream, log.identity.first)
             genesis = genesis_of(first.data) if first is not None else None
             self.parent = genesis.parent if genesis is not None else ""
         self._log = log

@@ -156,10 +156,9 @@ async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
     if place is None:
         return [], ""
     try:
-        async with opened(place) as reading:
+        async with asyncio.timeout(PATIENCE_S), opened(place) as reading:
             wrong, ours = await mismatch(reading, api), holder_of(reading.log.identity)
-            async with asyncio.timeout(PATIENCE_S):
-                lost = "" if wrong else await _lost(reading, api)
+            lost = "" if wrong else await _lost(reading, api)
     except (BusError, UnansweredError, CliError, LogGoneError, RecordRefusedError, TimeoutError):
         return [], ""
     if lost:

@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kit.doubles.broker import Broker
 from muster.audit.judge import heard, overtakes
 from muster.core.docket import parts
 from muster.events.envelope import Commit, Stored, body_hash, encode_commit, genesis_commit
@@ -74,8 +75,10 @@ class MemoryLog:
         max_bytes: int = 0,
         isolate: bool = True,
         faults: LogFaults | None = None,
+        broker: Broker | None = None,
     ) -> None:
         self.faults = faults
+        self.broker = broker or Broker()
         self.max_bytes = max_bytes
         self.broker_ms = BROKER_MS
         self._identity = identity
@@ -97,6 +100,7 @@ class MemoryLog:
 
     async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
         """See ports.Log."""
+        await self.broker.answers("append", commit.stage)
         if self.faults is not None:
             await self.faults.before_store(commit)
         seq = self._store(commit, expected, (headers or {}).get("traceparent", ""))
@@ -118,9 +122,12 @@ class MemoryLog:
         if not behind:
             yield []
         while True:
+            await self.broker.answers()
             self._check_there()
             await self.prove(after, last)
             batch = self._stored[after : after + BATCH]
+            if batch:
+                batch = batch[: await self.broker.reads(self._identity, after, batch[-1].seq) - after]
             for stored in batch:
                 if stored.seq != after + 1:
                     raise LogGapError(f"log has no commit {after + 1}, the next one is {stored.seq}: stop")
@@ -137,8 +144,14 @@ class MemoryLog:
 
     async def prove(self, seq: int, digest: bytes) -> None:
         """See ports.Log."""
+        await self.broker.answers()
         if seq > len(self._stored):
             raise LogLostError(f"log ends at {len(self._stored)} although {seq} was read: it lost commits")
+        if seq and digest and seq in self.broker.lacks(self._identity, self.broker.leader):
+            try:
+                await self.broker.reads(self._identity, seq - 1, seq)
+            except LogGapError as err:
+                raise LogLostError(f"log does not have {seq}, which was read") from err
         if seq and digest and self._stored[seq - 1].digest != digest:
             raise LogLostError(f"log holds another commit at {seq} than was read there: it lost commits")
 
@@ -150,11 +163,13 @@ class MemoryLog:
 
     async def end(self) -> int:
         """See ports.Log."""
+        await self.broker.answers()
         self._check_there()
         return len(self._stored)
 
     async def last(self, stage: str, shard: str) -> int:
         """See ports.Log."""
+        await self.broker.answers()
         self._check_there()
         return self._last.get((stage, shard), 0)
 
@@ -258,8 +273,9 @@ class _Held(Struct):
 class MemoryLeases:
     """All leases of a cell; ``lease_s`` is how long one lasts without renewal, by the loop's time."""
 
-    def __init__(self, lease_s: float = 10.0) -> None:
+    def __init__(self, lease_s: float = 10.0, broker: Broker | None = None) -> None:
         self.lease_s = lease_s
+        self.broker = broker or Broker()
         self.held: dict[tuple[str, str], _Held] = {}
         """(stage, shard) -> who holds it until when."""
 
@@ -280,18 +296,22 @@ class MemoryLease:
         self._key = key
         self._process = process
 
-    async def acquire(self) -> bool:
+    async def acquire(self) -> bool | None:
         """See ports.Lease."""
+        if not await self._leases.broker.answers_lease(self._key[0]):
+            return None
         holder = self.holder()
         return self._hold() if holder in (None, self._process) else False
 
     async def renew(self) -> bool:
-        """See ports.Lease."""
-        return self._hold() if self.holder() == self._process else False
+        """See ports.Lease. While the broker does not answer it stays ours until it must have expired."""
+        answers = await self._leases.broker.answers_lease(self._key[0])
+        ours = self.holder() == self._process
+        return self._hold() if ours and answers else ours
 
     async def release(self) -> None:
         """See ports.Lease."""
-        if self.holder() == self._process:
+        if self.holder() == self._process and self._leases.broker.on:
             del self._leases.held[self._key]
 
     def holder(self) -> str | None:
@@ -319,12 +339,15 @@ class SnapshotStore:
 class MemorySnapshots:
     """The snapshots of one generation (see ports.Snapshots); give a restarted process the same ``store``."""
 
-    def __init__(self, identity: LogIdentity, store: SnapshotStore | None = None) -> None:
+    def __init__(self, identity: LogIdentity, store: SnapshotStore | None = None, broker: Broker | None = None) -> None:
         self._identity = identity
+        self._broker = broker or Broker()
         self._store = store or SnapshotStore()
 
     async def newest(self, stage: str, shard: str) -> Fingerprint | None:
         """See ports.Snapshots."""
+        if not self._broker.on:
+            return None
         _, kept = self._store.kept.get((stage, shard), (0, None))
         if kept is None or kept.log_id != self._identity.log_id:
             return None
@@ -332,6 +355,7 @@ class MemorySnapshots:
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
         """See ports.Snapshots."""
+        await self._broker.answers("snapshots", stage)
         _, kept = self._store.kept.get((stage, shard), (0, None))
         if kept is not None and kept.log_id == self._identity.log_id:
             yield kept
@@ -343,6 +367,8 @@ class MemorySnapshots:
         """See ports.Snapshots. Raises ValueError when the snapshot is of another log."""
         if snapshot.log_id != self._identity.log_id:
             raise ValueError(f"snapshot of log {snapshot.log_id} offered to the snapshots of {self._identity.log_id}")
+        if not self._broker.on:
+            return False
         key = (snapshot.stage, snapshot.shard)
         if key in self._store.kept:
             generation, kept = self._store.kept[key]
@@ -413,7 +439,7 @@ class MemoryGenerations:
             before = (*identity.earlier, Earlier(identity.generation, identity.log_id, identity.first))
             born = LogIdentity(identity.cell, f"log-{number}", number, end + 1, state, before)
             self._founded[number] = MemoryLog(
-                born, at=at, parent=identity.log_id, before=old, prefix=prefix, faults=self._faults
+                born, at=at, parent=identity.log_id, before=old, prefix=prefix, faults=self._faults, broker=old.broker
             )
         await asyncio.sleep(0)
         if self._logs[-1] is old:
