@@ -244,8 +244,9 @@ muster hold video/train --reason "waits for its data"
         function="release",
         order=44,
         summary="Let a held job queue again.",
-        details="Undoes `muster hold`. The job returns to its old place. To release a job that another user holds you "
-        "need verb `hold` on queues.queues.muster.dev in its namespace, where the policies are applied.",
+        details="Undoes `muster hold`. The job is queued again, in the order of its queue. To release a job that "
+        "another user holds you need verb `hold` on queues.queues.muster.dev in its namespace, where the policies are "
+        "applied.",
         examples="""
 muster release video/train
 muster release video/train --reason "data is there"

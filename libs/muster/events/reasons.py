@@ -38,12 +38,12 @@ gone               the workload was deleted and its pods are gone
 suspended_outside  another client suspended it after admission, and its pods are gone
 superseded         its spec changed before it was resumed: queued again under the new need
 held               it was put on hold before it was admitted
-paused             the admissions of its queue were paused before it was admitted: queued again in its old place
+paused             the admissions of its queue were paused before it was admitted: queued again
 resume_failed      the API server refused to resume it; the effect says why
-evicted            suspended to release quota that another queue is owed: queued again in its old place
+evicted            suspended to release quota that another queue is owed: queued again
 preempted          suspended for a job of higher priority in its own queue, or of less service: queued again
 timed_out          admitted, and not running within the time limit: queued again after a pause
-stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
+stale              had too few pods of its gang for too long, and was suspended: queued again
 moved              suspended so that another has room on the nodes: its quota is reserved for it again at once
 no_nodes           its gang has no place on the nodes; the deferral says why
 overuse            ran without an admission, or beyond its grant, while its quota was above its max: queued again
@@ -55,7 +55,7 @@ AfterRelease = Literal["over", "queued", "edited", "evicted", "moved", "unplaced
 over         nothing: it has finished, or is gone
 queued       it is queued again as soon as its object and its queue allow
 edited       it is queued again under its new need, once that is observed
-evicted      it made room for another job, which counts as an eviction, and is queued again in its old place
+evicted      it made room for another job, which counts as an eviction, and is queued again
 moved        its quota is reserved for it again in the same commit
 unplaced     it is queued again when nodes have room for it
 not_started  it is queued again after a pause, longer each time

@@ -42,11 +42,10 @@ def with_quota(queues: Queues, path: str, field: str, resource: str, amount: int
     ledger = queues.ledger
     tree = ledger.tree_of(path)
     assert tree is not None
-    fresh = deepcopy(structs.replace(ledger, claims=type(ledger.claims)()))
+    fresh = deepcopy(ledger)  # With the claims: what leaves for a claimant leaves in the copy, too.
     fresh.install(
         structs.replace(tree, nodes=tuple(_changed(node, path, field, resource, amount) for node in tree.nodes))
     )
-    fresh.claims = ledger.claims
     return structs.replace(queues, ledger=fresh)
 
 

@@ -209,6 +209,20 @@ def test_one_whose_like_was_refused_is_told_so_although_it_was_never_tried() -> 
     assert "tried" not in words(story)
 
 
+def test_a_line_of_the_past_has_the_numbers_of_its_moment_and_stays() -> None:
+    """The refusal of another job, a minute ago, is no refusal of now; a place in the queue changes after the line."""
+    scene = scene_of(*BASE, "job zero", "job first", "time +60s", "job small cpu=2 memory=1G", "job one")
+    lines = [each.entry for each in listen(scene).of("video/one").happenings if each.entry.word == "waits"]
+    assert [each.at for each in lines] == [scene.bench.log[-1].commit.at]
+    assert "request 12, max 14, used 14" in lines[0].text, "two were taken since the first was refused"
+    assert lines[0].text.endswith("position 2 of 2, 1 ahead: video/first")
+    for line in ("gone first", "time +60s", "gone zero", "time +60s"):
+        scene.line(line)
+        scene.settle()
+    later = listen(scene).of("video/one")
+    assert lines[0] in [each.entry for each in later.happenings]
+
+
 def test_a_changed_tree_is_a_reason_to_try_again() -> None:
     lines = (*BASE, "job one cpu=30 memory=1G", "tree small")
     story = story_of(*lines)

@@ -34,6 +34,7 @@ from muster.told.readmodel.readstate import (
     ReadState,
     leaving_for,
     record_of,
+    refused_by,
     waits_since,
 )
 
@@ -131,6 +132,13 @@ def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator
     charged = job is not None and job.status == "charged"
     place = where(state, job) if job is not None and not charged else None
     yield event.ref, happened(at, "workload_queued", "turn", event=event, flag=charged, where=place)
+    if job is None or charged:
+        return
+    shape = state.queues.book.shapes[job.shape]
+    if shape.denial is None:
+        state.unanswered.setdefault(job.shape, {})[event.ref.uid] = None
+    elif (refusal := refused_by(state, job, shape, shape.denial)) is not None:
+        yield event.ref, happened(at, "parked", "turn", refusal=refusal, where=place)
 
 
 def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:
@@ -179,6 +187,14 @@ def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Sa
     job = state.queues.jobs.get(event.ref.uid)
     place = where(state, job) if job is not None and job.status == "waiting" else None
     yield event.ref, happened(at, "quota_denied", "turn", event=event, where=place)
+    if job is None:
+        return
+    for uid in state.unanswered.pop(job.shape, ()):
+        other = state.queues.jobs.get(uid)
+        if other is not None and (other.shape, other.status) == (job.shape, "waiting") and other is not job:
+            yield other.ref, happened(at, "parked", "turn", refusal=event.short, where=where(state, other))
+    if len(state.unanswered) > 2 * len(state.queues.book.shapes) + 100:
+        state.unanswered = {key: uids for key, uids in state.unanswered.items() if key in state.queues.book.shapes}
 
 
 def _adopted(state: ReadState, at: Position, event: d.WorkloadAdopted) -> Iterator[Said]:
@@ -487,7 +503,7 @@ class Historian:
         for ref, happening in happenings:
             if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
                 add(record_of(state, ref).happenings, happening)
-            if self._listener is not None:
+            if self._listener is not None and happening.what != "parked":  # The refused job is heard of.
                 self._listener(ref, happening)
 
     def below(self, state: ReadState, owner: str, happening: Happening) -> None:

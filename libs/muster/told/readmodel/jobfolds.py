@@ -278,9 +278,6 @@ class JobFolds:
         job = state.queues.jobs.get(event.ref.uid)
         shape = state.queues.book.shapes.get(job.shape) if job is not None else None
         if job is not None and shape is not None and event.reason != "stale":
-            state.parked_at[job.shape] = state.now
-            if len(state.parked_at) > 2 * len(state.queues.book.shapes) + 100:
-                state.parked_at = {key: at for key, at in state.parked_at.items() if key in state.queues.book.shapes}
             self._mark.jobs(*(place.uid for place in shape.waiting))
 
     def _proposed(self, _state: ReadState, _at: Position, event: d.CandidatesProposed) -> None:

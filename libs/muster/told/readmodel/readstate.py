@@ -21,6 +21,7 @@ from muster.core.learned import Pace
 from muster.core.objects.meta import RAY_GROUP
 from muster.core.observed.presence import Presence
 from muster.core.promising.promises import Promises
+from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.stage import StageState
 from muster.core.workloads.registry import KINDS
@@ -31,6 +32,7 @@ from muster.events.facts import PodGone
 from muster.events.raydemand import RayDemandObserved
 from muster.events.reasons import AdoptionReason
 from muster.events.refusals import Refusal, RefusalReason
+from muster.model.demand import Shortfall
 from muster.model.elastic import Counts, Elastic
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
@@ -371,8 +373,8 @@ class ReadState(StageState):
     """The run times and waits of jobs, and the promises to waiting jobs."""
     illegal: list[Illegal] = field(default_factory=list)
     """Steps of jobs that are not allowed: the newest."""
-    parked_at: dict[str, int] = field(default_factory=dict)
-    """key of a refused shape -> log time (ms) of the refusal"""
+    unanswered: dict[str, dict[str, None]] = field(default_factory=dict)
+    """key of a shape without a denial -> uids of jobs that were queued since, and wait for the first answer"""
     scaled: dict[str, Scaled] = field(default_factory=dict)
     """uid of a Ray cluster that scales itself -> the cluster's shown state"""
     takers: list[Taker] = field(default_factory=list)
@@ -393,3 +395,14 @@ def waits_since(state: ReadState, job: Job) -> int:
     """Since when a job waits: since the first queueing, or since the job released the quota of an earlier run."""
     record = state.records.get(job.ref.uid)
     return max(job.queued_at, record.released_at if record is not None else 0)
+
+
+def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
+    """The limit that refuses a denied job now: the limit on which the job is parked, else the first limit without
+    room.
+
+    The parked limit may have room again while an ancestor has none: then the job waits for the ancestor.
+    """
+    if not clear(shape, state.queues.ledger):
+        return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
+    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now, uid=job.ref.uid)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.promising.projection import Projected, Projection
 from muster.core.promising.promises import Scale
-from muster.core.queueing.book import Denial, Place, Shape, clear
+from muster.core.queueing.book import Place
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claims import Claim
@@ -61,7 +61,7 @@ from muster.told.codes.values import (
 )
 from muster.told.readmodel.gangsshown import GangShown
 from muster.told.readmodel.jobfolds import phase_of, running
-from muster.told.readmodel.readstate import ReadState, waits_since
+from muster.told.readmodel.readstate import ReadState, refused_by, waits_since
 from muster.told.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 
 # --- job --------------------------------------------------------------------------------------------------------------
@@ -322,17 +322,6 @@ def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:
     before = [place.key for place in state.queues.before_on_nodes(job.queue, job.place)]
     ahead = (*before, *line.ahead)[:AHEAD_SHOWN]
     return replace(line, position=line.position + len(before), length=line.length + len(before), ahead=ahead)
-
-
-def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
-    """The limit that refuses a denied job now: the limit on which the job is parked, else the first limit without
-    room.
-
-    The parked limit may have room again while an ancestor has none: then the job waits for the ancestor.
-    """
-    if not clear(shape, state.queues.ledger):
-        return state.queues.ledger.short_now(denial.short, job.queue, job.demand, state.now)
-    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now, uid=job.ref.uid)
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:

@@ -111,9 +111,8 @@ class QueueStory:
                 continue
             for happening in record.happenings:
                 self._recount(record.ref.key, happening)
-            self._entries += [
-                entry_of(record.ref, happening) for happening in record.happenings if happening.weight == "turn"
-            ]
+            told = [turn for turn in record.happenings if turn.weight == "turn" and turn.what != "parked"]
+            self._entries += [entry_of(record.ref, turn) for turn in told]
         self._entries.sort(key=lambda entry: (entry.seq, entry.item))
 
     def _recount(self, job: str, happening: Happening) -> None:

@@ -10,7 +10,7 @@ Pure: a view of the read model, in words.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
@@ -28,7 +28,6 @@ from muster.model.resources import format_quantity, format_vector
 from muster.told.codes.codetable import CODES, JobCode, RayWaits
 from muster.told.codes.happenings import Happening, Taker
 from muster.told.presentation.desired import pauses_over
-from muster.told.readmodel.history import where
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState, Record
 from muster.told.status.jobstatus import JobStatus
@@ -259,13 +258,10 @@ class Story:
             record for record in state.records.values() if record.ref.key == key and self._kind in ("", record.ref.kind)
         ]
         record, uid, now = records[-1], records[-1].ref.uid, max(state.now, present)
-        told = sorted(
-            (*record.happenings, *_parked(state, record)), key=lambda happening: (happening.seq, happening.item)
-        )
         return JobStory(
             ref=record.ref,
             standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid, job_status(state, uid))),
-            happenings=[_shown(record.ref, happening) for happening in told],
+            happenings=[_shown(record.ref, happening) for happening in record.happenings],
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,
@@ -291,31 +287,6 @@ def _queue(state: ReadState, uid: str) -> str:
         return state.queues.ledger.charges[uid].queue
     workload = state.queues.workloads.get(uid)
     return (leaf_of(state.queues.ledger, workload) if workload is not None else None) or ""
-
-
-def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
-    """The entry of a job that is parked by the denial of a job of the same shape, and not evaluated since."""
-    job = state.queues.jobs.get(record.ref.uid)
-    shape = state.queues.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
-    denial = shape.denial if shape is not None else None
-    if job is None or denial is None:
-        return
-    tried = next((happening for happening in reversed(record.happenings) if happening.what == "quota_denied"), None)
-    if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
-        return
-    at, seq, item = state.parked_at.get(job.shape, record.since), denial.cause.seq, denial.cause.item
-    queued = next((happening for happening in reversed(record.happenings) if happening.what == "workload_queued"), None)
-    if queued is not None and (queued.seq, queued.item) > (seq, item):
-        at, seq, item = queued.at, queued.seq, queued.item
-    yield Happening(
-        at=at,
-        seq=seq,
-        item=item,
-        what="parked",
-        weight="turn",
-        refusal=denial.short,
-        where=where(state, job),
-    )
 
 
 def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None = None) -> str:

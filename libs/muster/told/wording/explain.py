@@ -162,7 +162,7 @@ def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
         "Reclaimed",
         f"reclaimed:{claimant}",
         f"Suspended to release {resource} in {terms(path).where}: job {claimant} was within the {owed} of its queue "
-        f"{queue}, and this job ran above the {owed} of its queue. It is queued again in its old place",
+        f"{queue}, and this job ran above the {owed} of its queue. It is queued again",
     )
 
 
@@ -174,7 +174,7 @@ def preempted_for(claimant: str, queue: str, path: str, resource: str, prioritie
         "Preempted",
         f"preempted:{claimant}",
         f"Preempted by a job of higher priority in the same queue: {claimant} had priority {priorities[1]}, this job "
-        f"{priorities[0]}, and {resource} was short in {terms(path).where}. It is queued again in its old place",
+        f"{priorities[0]}, and {resource} was short in {terms(path).where}. It is queued again",
     )
 
 
@@ -212,7 +212,7 @@ def cleared_for(why: Leaving) -> Reason:
     if why.code == "Preempted":
         rule = f"had priority {why.claimant_priority}, this job {why.priority}"
     text = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
-    return Reason(why.code, f"cleared:{why.claimant}", f"{text}. It is queued again in its old place")
+    return Reason(why.code, f"cleared:{why.claimant}", f"{text}. It is queued again")
 
 
 def leaving(why: Leaving) -> Reason:
@@ -326,7 +326,7 @@ STALE_GANG = Reason(
     "StaleGang",
     "stale_gang",
     "Suspended: it had fewer pods than its gang needs for too long (60 s, unless label "
-    "kai.scheduler/staleness-grace-period says another time, -1 for never). It is queued again in its old place",
+    "kai.scheduler/staleness-grace-period says another time, -1 for never). It is queued again",
 )
 
 
