@@ -236,14 +236,24 @@ muster check --log log.jsonl.gz -o json
         "summary.json and report.html. docs/reference/simulation.md explains the figures.\n\n"
         'CLUSTER looks like {"nodes": [{"count": 56, "gpus": 8}], "queues": {"vision": {"min": 64, "max": 448}, '
         '"text": {"min": 128, "weight": 2}}}; amounts are GPUs, or objects per resource; queues may have children. '
+        'With "placement": "pack" (or "spread") beside "nodes", pods need nodes. '
         'FAULTS looks like {"faults": [{"kind": "node_loss", "at_s": 3600, "for_s": 900, "nodes": 2}, '
-        '{"kind": "api_outage", "at_s": 7200, "for_s": 60}]}.',
+        '{"kind": "api_outage", "at_s": 7200, "for_s": 60}]}.\n\n'
+        "Without files of your own, --day draws a day from published shapes of GPU clusters, and writes it to DIR as "
+        "cluster.json, arrivals.csv and faults.json. Families: helios (teams whose demand differs from their "
+        "guarantees), seren (short runs, half of them of whole nodes), nightly (half of the jobs come at once in the "
+        "evening), flood (one team submits half of all jobs at once), services (some jobs run on and on), tiny (200 "
+        "queues), prio (three priorities), pareto (run times without a mean). Options: linked, inner, jobs=500, "
+        "nodes=16, max=2, lost=3, checkpoints=0.5, elastic=0.2, placement=pack; docs/howto/simulate.md explains each. "
+        "Equal words give an equal day; another seed gives another day of the family.",
         examples="""
 muster simulate --cluster cluster.json --jobs jobs.csv --out result
 muster simulate --cluster cluster.json --jobs jobs.csv --policy all --out table
 muster simulate --cluster cluster.json --jobs jobs.csv --policy kueue-like --checkpoint-s 600 --out ckpt
 muster simulate --cluster cluster.json --jobs jobs.csv --faults faults.json --seed 7 --out faults
 muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out openb
+muster simulate --day helios:7 --policy all --out day
+muster simulate --day seren:3,linked,jobs=1000,placement=pack,lost=2 --out packed
 """,
     ),
     Page(

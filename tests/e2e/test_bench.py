@@ -42,6 +42,8 @@ SECTIONS = (
     "The dashboard in a browser",
     "Any moment of the past",
     "Reading the demand of Ray clusters",
+    "The scoreboard: mean completion",
+    "The scoreboard: every figure",
     "On a real API server, profile lean",
     "On a real API server, profile lean, one process",
     "On a real API server, profile kube-queue",

@@ -1,6 +1,6 @@
 """``make bench``: every bench in one run, written to docs/performance.md. Takes about 25 minutes.
 
-Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick] [--only BENCH ...]. ``--only`` measures
+Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick] [--full] [--only BENCH ...]. ``--only`` measures
 some benches again and puts their sections in the place of the old ones, each with its own date; ``copies`` runs only
 so.
 """
@@ -43,6 +43,7 @@ import bench_reclaim
 import bench_release
 import bench_replay
 import bench_restart
+import bench_scoreboard
 import bench_simulate
 import bench_store
 import psutil
@@ -66,6 +67,8 @@ class Size:
     rounds: int
     small: int
     """what counts are divided by"""
+    full: bool = False
+    """the scoreboard with ten copies of 1,000 jobs"""
 
 
 async def _decisions(size: Size, say: Progress) -> list[Table]:
@@ -145,6 +148,13 @@ async def _simulate(size: Size, say: Progress) -> Tables:
     return [bench_simulate.measure(folder, 1, say), *bench_quality.measure(folder, say)]
 
 
+async def _scoreboard(size: Size, say: Progress) -> Tables:
+    if size.full:
+        return bench_scoreboard.measure(bench_scoreboard.FAMILIES, 10, 1000, os.cpu_count() or 1, say)
+    copies, jobs = (1, 40) if size.quick else (4, 250)
+    return bench_scoreboard.measure(bench_scoreboard.FAMILIES, copies, jobs, 1, say)
+
+
 async def _copies(size: Size, say: Progress) -> Tables:
     folder = bench_placement.traces()
     if folder is None or size.quick:
@@ -208,6 +218,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "gateway": _gateway,
     "demand": _demand,
     "simulate": _simulate,
+    "scoreboard": _scoreboard,
     "copies": _copies,
     "cluster": _cluster,
     "guard": _guard,
@@ -219,9 +230,11 @@ ALONE = frozenset({"copies"})
 """Those that take an hour and more: only when they are named."""
 
 
-async def measure(only: Sequence[str], say: Progress, *, quick: bool) -> tuple[Tables, dict[str, Exception]]:
+async def measure(
+    only: Sequence[str], say: Progress, *, quick: bool, full: bool = False
+) -> tuple[Tables, dict[str, Exception]]:
     """What ``only`` names, in the order of the page, and what came between in benches that did not end."""
-    size = Size(quick, 1, 20) if quick else Size(quick, 3, 1)
+    size = Size(quick, 1, 20) if quick else Size(quick, 3, 1, full)
     found: list[Table | Grid] = []
     failed: dict[str, Exception] = {}
     for name, bench in BENCHES.items():
@@ -300,12 +313,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--note", default="", help="a sentence on what else ran on the machine")
     parser.add_argument("--quick", action="store_true", help="tiny numbers: only shows that everything runs")
+    parser.add_argument("--full", action="store_true", help="the scoreboard with ten copies of 1,000 jobs: an hour")
     parser.add_argument("--only", nargs="+", choices=tuple(BENCHES), help="these benches alone, put into the page")
     options = parser.parse_args()
     logs.configure(level="error")
     say = Progress()
     busy, where = others_percent(), machine()
-    tables, failed = asyncio.run(measure(options.only or tuple(BENCHES.keys() - ALONE), say, quick=options.quick))
+    tables, failed = asyncio.run(
+        measure(options.only or tuple(BENCHES.keys() - ALONE), say, quick=options.quick, full=options.full)
+    )
     said = circumstances(busy, options.note)
     some = options.only or failed
     old = options.out.read_text() if some and options.out.exists() else HEAD

@@ -129,7 +129,8 @@ def graces(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks. `grace`: how long who is owed waits before others are evicted for it, "
         "`muster.dev/reclaim-grace`. `lends`: `muster.dev/borrow-freely: 4h`. What is unserved of a guarantee within "
-        "the grace counts as unserved too; reclaimable is the part that no rule protects."
+        "the grace counts as unserved too; reclaimable is the part that no rule protects. The other policies know no "
+        "grace: their rows are those of the section above."
     )
     return _grid("The Philly trace by reclaim grace", about, graced(traces), say)
 
@@ -140,8 +141,6 @@ def graced(traces: Path) -> Iterator[Case]:
         rules = {"reclaim-grace": grace}
         for named, ours in OURS[1:]:
             yield f"grace {grace}: muster, {named}", trace, MUSTER, ours | rules, COSTLY
-        for policy in RECLAIMING:
-            yield f"grace {grace}: {policy}", trace, policy, rules, COSTLY
 
 
 def nodes(traces: Path, say: Progress) -> Grid:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from muster.events.system import PlacementMode
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
 from muster.told.wording import problems
 from muster.tracesim.documents import Document, DocumentPlace
@@ -26,6 +27,7 @@ from muster.tracesim.tables import CsvTable
 MIB = 2**20
 MAX_NODES = 1_000_000
 ROOT = "root"
+PLACEMENTS: dict[str, PlacementMode] = {"off": "off", "pack": "pack", "spread": "spread"}
 _NODE = ("count", "gpus", "cpu_milli", "memory_mib", "model", "name")
 _QUEUE = ("min", "max", "weight", "priority", "preempt_lower_priority", "children")
 _SHORT = {"gpus": (GPU, WHOLE), "cpu_milli": (CPU, 1), "memory_mib": (MEMORY, MIB)}
@@ -40,22 +42,33 @@ def read_cluster(path: Path, queues: tuple[str, ...] = ()) -> TraceCluster:
         groups = _node_list(path)
         return TraceCluster(groups, _shared_equally(capacity_of(groups), queues))
     document = Document(path)
-    members = document.root.members(known=("nodes", "queues"))
+    members = document.root.members(known=("nodes", "queues", "placement"))
     if "nodes" not in members:
         raise document.root.error('has no nodes; write "nodes": [{"count": 8, "gpus": 8}]')
     groups = tuple(_group(place) for place in members["nodes"].items())
     if not sum(group.count for group in groups):
         raise members["nodes"].error("holds no node")
     capacity = capacity_of(groups)
+    placement = _placement(members["placement"]) if "placement" in members else "off"
     if "queues" not in members:
-        return TraceCluster(groups, _shared_equally(capacity, queues))
+        return TraceCluster(groups, _shared_equally(capacity, queues), placement=placement)
     children = _queues(members["queues"], ROOT, capacity, 1)
     if not children:
         raise members["queues"].error("holds no queue; leave it out, and every queue gets an equal part")
     root = TraceQueue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
     _check_sum(root, members["queues"])
     _check_names(root, members["queues"])
-    return TraceCluster(groups, root)
+    return TraceCluster(groups, root, placement=placement)
+
+
+def _placement(place: DocumentPlace) -> PlacementMode:
+    mode = PLACEMENTS.get(place.expect(str))
+    if mode is None:
+        raise place.error(
+            f"{place.value!r} is no placement; there are off (nodes count together), pack (the fullest node that has "
+            "room) and spread (the emptiest node)"
+        )
+    return mode
 
 
 def _group(place: DocumentPlace) -> NodeGroup:

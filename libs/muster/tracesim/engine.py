@@ -6,9 +6,9 @@ jobs to start and to stop. Decisions are written in the words of the log, for th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.core.cell.seats import AnySeat, InMemoryCell
 from muster.events.base import Cause, Event
@@ -21,6 +21,7 @@ from muster.tracesim.facts import EPOCH_MS, Facts
 from muster.tracesim.faults import NO_FAULTS, FaultSchedule
 from muster.tracesim.machines import Machines, VirtualTime, node_capacities
 from muster.tracesim.model import GPU, Trace, TraceJob
+from muster.tracesim.places import Amounts, Places
 from muster.tracesim.stops import COSTLY, FREE, Stops
 
 WATCHER = "watcher"
@@ -40,8 +41,16 @@ class Task(Struct, eq=False):
     """It has been stopped, once at least."""
     waits_since: int = 0
     """When it came, or was stopped last."""
+    admitted: int = -1
+    """When the job was admitted, -1 while the job waits."""
     began: int = -1
     """When it began to run, -1 while it does not."""
+    need: Amounts = ()
+    """The request of each pod, where nodes count."""
+    count: int = 0
+    """The number of pods."""
+    nodes: list[str] = field(default_factory=list)
+    """The nodes of the pods."""
     idle: int = 0
     """How long it does no work at first: it was stopped before, or waits until others have stopped; ms."""
 
@@ -74,7 +83,7 @@ class Usage:
         return all(self._within(path, self.max[path], job) for path in self.chain[job.queue])
 
     def within_min(self, job: TraceJob) -> bool:
-        """Whether one more such jobwas within the min of its queue."""
+        """Whether one more such job is within the min of its queue."""
         low = self.min[job.queue]
         return all(
             self.used[job.queue].get(name, 0) + amount <= low.get(name, 0)
@@ -103,6 +112,10 @@ class Policy:
     """The jobs to start and to stop. A policy keeps its own books of waiting jobs."""
 
     name = ""
+    gangs = True
+    """Where nodes count: whether a job has places for all pods before the admission. Else quota alone admits, each pod
+    looks for a node alone and holds the node, and the job runs when all pods have nodes.
+    """
     ideal = False
     """Whether it stops jobs without loss, whatever the simulation says."""
 
@@ -138,9 +151,17 @@ class Engine(VirtualTime):
         super().__init__(trace, Machines(trace, node_capacities(trace), faults, seed), faults)
         self.policy = policy
         self.pool = self.machines.pool
+        self.places: Places | None = None
+        """The nodes, where nodes count."""
+        if trace.cluster.placement != "off":
+            self.places = Places(node_capacities(trace), spread=trace.cluster.placement == "spread")
         self.usage = Usage(trace)
         self.running: dict[str, Task] = {}
-        """In the order of their start."""
+        """The admitted jobs, in the order of admission."""
+        self._homeless: list[Task] = []
+        """The admitted jobs with pods without a node."""
+        self._stopped_at = -1
+        """When a job was stopped last."""
         self._waiting = 0
         self._stops = FREE if policy.ideal else stops
         self._stopping_for: Task | None = None
@@ -161,23 +182,22 @@ class Engine(VirtualTime):
     # --- what policies say ------------------------------------------------------------------------------------
 
     def fits(self, task: Task) -> bool:
-        """Whether there is room for it right now."""
-        return self.pool.fits(task.job.request)
+        """Whether there is room right now: on nodes, too, where the policy places gangs."""
+        if not self.pool.fits(task.job.request):
+            return False
+        return self.places is None or not self.policy.gangs or self.places.fits(task.need, task.count)
 
-    def start(self, task: Task) -> None:
-        """The whole gang starts."""
+    def start(self, task: Task, nodes: Sequence[str] = (), *, moved: bool = False) -> None:
+        """The job is admitted. The whole gang starts, on the nodes given or by best fit; or the pods look for nodes.
+
+        ``moved``: the job was stopped just now, to start elsewhere.
+        """
         job = task.job
-        left = None if job.duration is None else job.duration - task.done
-        task.idle = self._stops.restart if task.stopped else 0
-        if self._stopping_for is task:
-            # Those that it takes the place of need their time: it holds the room and cannot use it yet.
-            task.idle += self._stops.stopping
-            self._stopping_for = None
-        began = self.machines.start(job.id, job.request, self.now, left, task.idle)
-        assert began, f"job {job.id} does not fit"
+        held = self.machines.hold(job.id, job.request, self.now)
+        assert held, f"job {job.id} does not fit"
         self.usage.add(job, 1)
         self.running[job.id] = task
-        task.began = self.now
+        task.admitted = self.now
         self._waiting -= 1
         admitted = GangAdmitted(
             cause=Cause(max(self._log.seq, 1), 0),
@@ -188,14 +208,48 @@ class Engine(VirtualTime):
         self._stage("start", 2)
         self._put(0, self.policy.name, admitted)
         task.workload = self._facts.starting(task.workload, "", 0)
+        # Those that it takes the place of need their time: it holds the room and cannot use it yet.
+        behind = moved or self._stopping_for is task
+        if self._stopping_for is task:
+            self._stopping_for = None
+        if self.places is not None and not self.policy.gangs:
+            self._homeless.append(task)
+            return
+        if self.places is not None:
+            if nodes:
+                self.places.take(task.need, nodes)
+            taken = nodes or self.places.gang(task.need, task.count)
+            assert taken is not None, f"job {job.id} finds no nodes"
+            task.nodes = list(taken)
+        self._begin(task, behind=behind)
+
+    def _begin(self, task: Task, *, behind: bool) -> None:
+        """All pods run. ``behind``: once the victims have stopped."""
+        job = task.job
+        task.idle = (self._stops.restart if task.stopped else 0) + (self._stops.stopping if behind else 0)
+        self.machines.begin(job.id, self.now, None if job.duration is None else job.duration - task.done, task.idle)
+        task.began = self.now
         task.workload, seen = self._facts.running(task.workload)
         self._put(1, WATCHER, *seen)
+
+    def _bind(self) -> None:
+        """Pods without a node look for a node, as with kube-scheduler: by priority, then by admission."""
+        if self.places is None or not self._homeless:
+            return
+        self._stage("start", 2)
+        self._homeless.sort(key=lambda task: -task.job.priority)
+        for task in self._homeless:
+            while len(task.nodes) < task.count and (node := self.places.pod(task.need)) is not None:
+                task.nodes.append(node)
+            if len(task.nodes) == task.count:
+                self._begin(task, behind=self._stopped_at == self.now)
+        self._homeless = [task for task in self._homeless if task.began < 0]
 
     def stop(self, task: Task, by: Task | None = None) -> None:
         """The job stops for another one, and waits again."""
         self.machines.stop(task.job.id)
         self._wait_again(task)
-        self._stopping_for = by
+        self._stopping_for, self._stopped_at = by, self.now
         self._stage("stop", 3)
         if by is not None:
             self._put(0, self.policy.name, self._ordered(task, by))
@@ -218,11 +272,22 @@ class Engine(VirtualTime):
         )
 
     def _wait_again(self, task: Task) -> None:
+        self._leave(task)
+        if task.began >= 0:
+            task.done += self._stops.kept(task.job.id, self.now - task.began, task.idle)
+            task.stopped = True
+        else:
+            self._homeless.remove(task)
+        task.began, task.admitted, task.waits_since = -1, -1, self.now
+        self._waiting += 1
+
+    def _leave(self, task: Task) -> None:
+        """The job's quota and nodes are free."""
         del self.running[task.job.id]
         self.usage.add(task.job, -1)
-        task.done += self._stops.kept(task.job.id, self.now - task.began, task.idle)
-        task.began, task.stopped, task.waits_since = -1, True, self.now
-        self._waiting += 1
+        if self.places is not None:
+            self.places.give(task.need, task.nodes)
+            task.nodes = []
 
     def _queued(self, task: Task) -> WorkloadQueued:
         job = task.job
@@ -241,8 +306,8 @@ class Engine(VirtualTime):
 
     def moment(self, arrivals: list[TraceJob]) -> None:
         for uid in self.machines.ended(self.now):
-            task = self.running.pop(uid)
-            self.usage.add(task.job, -1)
+            task = self.running[uid]
+            self._leave(task)
             _, seen = self._facts.finished(task.workload)
             self._stage("end", 1)
             self._put(0, WATCHER, *seen)
@@ -250,30 +315,39 @@ class Engine(VirtualTime):
         self._change_nodes()
         for job in arrivals:
             task = Task(job, self._order, self._facts.submitted(job), waits_since=self.now)
+            if self.places is not None:
+                [pods] = self._facts.pods(job)
+                task.need, task.count = self.places.amounts(pods.request), pods.count
             self._order += 1
             self._waiting += 1
             self._stage("arrive", 2)
             self._put(0, WATCHER, WorkloadObserved(workload=task.workload))
             self._put(1, self.policy.name, self._queued(task))
             self.policy.add(task)
+        self._schedule()
+
+    def _schedule(self) -> None:
         self.policy.schedule(self)
+        self._bind()
         self._write()
 
     def next_deadline(self) -> int | None:
         return self.policy.next_deadline()
 
     def deadline(self) -> None:
-        self.policy.schedule(self)
-        self._write()
+        self._schedule()
 
     def unfinished(self) -> bool:
         return self._waiting > 0
 
     def _change_nodes(self) -> None:
         """The present effect of a fault; jobs on a lost node wait again."""
-        change = self.machines.change(self.now)
+        change = self.machines.change(self.now, self._hit if self.places is not None else None)
         if change is None:
             return
+        if self.places is not None:
+            for name in change.back:
+                self.places.restore(name)
         self._stage("nodes", 2)
         self._put(0, WATCHER, *(self._facts.node(name, ready=False) for name in change.lost))
         self._put(0, WATCHER, *(self._facts.node(name) for name in change.back))
@@ -285,6 +359,13 @@ class Engine(VirtualTime):
             self._put(0, WATCHER, WorkloadObserved(workload=task.workload))
             self._put(1, self.policy.name, self._queued(task))
             self.policy.add(task)
+
+    def _hit(self, gone: Sequence[str]) -> set[str]:
+        """The nodes are lost; the jobs with pods there."""
+        for name in gone:
+            assert self.places is not None
+            self.places.lose(name)
+        return {uid for uid, task in self.running.items() if not set(gone).isdisjoint(task.nodes)}
 
     # --- the log ----------------------------------------------------------------------------------------------
 

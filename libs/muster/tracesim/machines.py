@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from random import Random
 
@@ -38,11 +38,13 @@ class Machines:
     """One pool of everything the nodes have; a job takes all it asks for or does not run.
 
     Jobs have no places in a pool: when nodes are lost, as many of the running ones stop as no longer fit, drawn from
-    the seed.
+    the seed. Policies of the engine with nodes know better (``change``).
     """
 
     def __init__(self, trace: Trace, nodes: dict[str, Vector], faults: FaultSchedule, seed: int) -> None:
         self.pool = Pool(trace.cluster.capacity)
+        self.capacity = dict(trace.cluster.capacity)
+        """The sum of all nodes without the lost nodes."""
         self.running: dict[str, Running] = {}
         self._nodes = nodes
         self._limited = tuple(trace.cluster.capacity)
@@ -55,13 +57,25 @@ class Machines:
 
     def start(self, uid: str, request: Vector, now: int, left: int | None, idle: int = 0) -> bool:
         """Start a job that has ``left`` ms to work (None: for ever) after ``idle`` ms of none, if there is room."""
+        if not self.hold(uid, request, now):
+            return False
+        self.begin(uid, now, left, idle)
+        return True
+
+    def hold(self, uid: str, request: Vector, now: int) -> bool:
+        """Keep room for a job before work begins, if there is room."""
         if not self.pool.take(request):
             return False
         self._count += 1
-        self.running[uid] = Running(request, now, self._count, idle)
-        if left is not None:
-            heappush(self._ends, (now + idle + max(left, 0), self._count, uid))
+        self.running[uid] = Running(request, now, self._count)
         return True
+
+    def begin(self, uid: str, now: int, left: int | None, idle: int = 0) -> None:
+        """A job with room begins."""
+        run = self.running[uid]
+        run.began, run.idle = now, idle
+        if left is not None:
+            heappush(self._ends, (now + idle + max(left, 0), run.number, uid))
 
     def stop(self, uid: str) -> Running:
         """The job no longer runs."""
@@ -92,8 +106,10 @@ class Machines:
         """When nodes are lost or repaired next."""
         return next((at for at in self._moments if at > after), None)
 
-    def change(self, now: int) -> NodeChange | None:
-        """Lose and repair nodes as the faults say; None when nothing changes."""
+    def change(self, now: int, hit: Callable[[Sequence[str]], set[str]] | None = None) -> NodeChange | None:
+        """Lose and repair nodes as the faults say; None when nothing changes. ``hit``: the jobs on lost nodes, where
+        jobs have places.
+        """
         lost = self._faults.lost(now)
         gone, back = sorted(lost - self._lost), sorted(self._lost - lost)
         if not gone and not back:
@@ -101,18 +117,29 @@ class Machines:
         self._lost = lost
         for names, times in ((gone, -1), (back, 1)):
             for name in names:
-                self.pool.add({key: self._nodes[name].get(key, 0) for key in self._limited}, times)
+                amounts = {key: self._nodes[name].get(key, 0) for key in self._limited}
+                self.pool.add(amounts, times)
+                self.capacity = {key: self.capacity[key] + amount * times for key, amount in amounts.items()}
+        stopped = hit(gone) if hit is not None else self._drawn()
+        for uid in stopped:
+            self.pool.give(self.running[uid].request)
+        listed = [uid for uid in self.running if uid in stopped]
+        return NodeChange(gone, back, listed)
+
+    def _drawn(self) -> set[str]:
+        """Running jobs, until the others fit."""
         stopped: set[str] = set()
+        free = dict(self.pool.free)
         order = sorted(self.running)
         self._rng.shuffle(order)
         for uid in order:
-            if min(self.pool.free.values(), default=0) >= 0:
+            if min(free.values(), default=0) >= 0:
                 break
-            if any(self.pool.free[name] < 0 for name in self.running[uid].request if name in self.pool.free):
+            request = self.running[uid].request
+            if any(free[name] < 0 for name in request if name in free):
                 stopped.add(uid)
-                self.pool.give(self.running[uid].request)
-        listed = [uid for uid in self.running if uid in stopped]
-        return NodeChange(gone, back, listed)
+                free = {name: amount + request.get(name, 0) for name, amount in free.items()}
+        return stopped
 
     def forget(self, uid: str) -> Running:
         """A job stopped by a change; its resources are free already."""

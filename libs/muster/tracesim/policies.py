@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 
 from muster.tracesim.engine import Engine, Policy, Task
-from muster.tracesim.quotapolicies import KaiLike, KueueLike, StaticQuota, VolcanoLike
+from muster.tracesim.kailike import KaiLike
+from muster.tracesim.kueuelike import KueueLike
+from muster.tracesim.quotapolicies import StaticQuota, VolcanoLike
 from muster.tracesim.waiting import ENDLESS, Key, Waiting, by_arrival, by_length
 
 

@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from muster.core.quota.trees.rules import KNOWN
 from muster.tracesim import transforms
-from muster.tracesim.faults import NO_FAULTS, read_faults
+from muster.tracesim.days import CHECKPOINT_MS, FAMILIES, OPTIONS, Day, draw
+from muster.tracesim.days import parse as parse_day
+from muster.tracesim.days import write as write_day
+from muster.tracesim.faults import NO_FAULTS, FaultSchedule, read_faults
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.limits import too_large_text
 from muster.tracesim.machines import node_capacities
-from muster.tracesim.model import Trace
+from muster.tracesim.model import Trace, TraceError
 from muster.tracesim.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, write_summary
 from muster.tracesim.report import write_report
 from muster.tracesim.runner import ALL, MUSTER, Options, Result, delays_alone
@@ -31,12 +34,26 @@ EVERY = "all"
 
 def simulate(
     *,
-    cluster: Annotated[Path, Parameter(help="Nodes and queues: a JSON file, or a node list of the openb trace.")],
-    jobs: Annotated[
-        Path,
-        Parameter(help="What arrives when: a CSV file, what `sacct -P` prints, SWF, or a pod list of the openb trace."),
-    ],
     out: Annotated[Path, Parameter(help="Directory for the results; made when it is not there.")],
+    cluster: Annotated[
+        Path | None,
+        Parameter(show_default=False, help="Nodes and queues: a JSON file, or a node list of the openb trace."),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        Parameter(
+            show_default=False,
+            help="What arrives when: a CSV file, what `sacct -P` prints, SWF, or a pod list of the openb trace.",
+        ),
+    ] = None,
+    day: Annotated[
+        str | None,
+        Parameter(
+            show_default=False,
+            help=f"Instead of --cluster and --jobs, a day drawn by chance: FAMILY[:SEED][,OPTION...], such as "
+            f"helios:7,linked,placement=pack. Families: {', '.join(FAMILIES)}. Options: {', '.join(OPTIONS)}.",
+        ),
+    ] = None,
     policy: Annotated[str, Parameter(help=f"One of {', '.join(ALL)}; or all, for one table.")] = MUSTER,
     seed: Annotated[int, Parameter(help="Draws what is stopped when nodes are lost. Equal seeds, equal results.")] = 0,
     until: Annotated[
@@ -87,10 +104,11 @@ def simulate(
     _within("seconds", 0, 10_000_000, stopping_s=stopping_s, restart_s=restart_s)
     _within("a part", 0, 1, checkpointing=checkpointing)
     _within("a factor", 0.01, 100, arrivals=arrivals, sizes=sizes)
-    for path in (cluster, jobs, *([faults] if faults is not None else [])):
-        if not path.is_file():
+    for path in (cluster, jobs, faults):
+        if path is not None and not path.is_file():
             raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND)
-    trace = read_trace(cluster, jobs)
+    drawn = _drawn(day, cluster, jobs)
+    trace = drawn.trace if drawn is not None else _read(cluster, jobs)
     if merge_queues:
         trace = transforms.merged(trace)
     if no_guarantees:
@@ -98,19 +116,24 @@ def simulate(
     trace = transforms.closer(trace, Fraction(str(arrivals)))
     trace = transforms.larger(trace, Fraction(str(sizes)))
     trace, swept = _ruled(trace, rule or [])
+    checkpoint, part = _saving(drawn, checkpoint_s, checkpointing)
     options = Options(
         seed=seed,
         until=None if until is None else round(until * 1000),
         stops=Stops(
-            checkpoint=None if checkpoint_s is None else round(checkpoint_s * 1000),
-            checkpointing=round(checkpointing * ALL_OF_THEM),
+            checkpoint=checkpoint,
+            checkpointing=part,
             stopping=round(stopping_s * 1000),
             restart=round(restart_s * 1000),
         ),
-        faults=read_faults(faults, tuple(node_capacities(trace))) if faults is not None else NO_FAULTS,
+        faults=_faults(drawn, faults, trace),
     )
     out.mkdir(parents=True, exist_ok=True)
     shown = Output()
+    if drawn is not None:
+        shown.note(
+            f"wrote the day to {out}: {', '.join(write_day(out, drawn))}; change it, and pass it to --cluster ..."
+        )
     never = too_large_text(trace)
     if never:
         shown.note(never)
@@ -133,6 +156,40 @@ def simulate(
     write_report(out / REPORT, results)
     shown.lines(comparison(results))
     shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every policy to {out}, and {REPORT} of all")
+
+
+def _drawn(day: str | None, cluster: Path | None, jobs: Path | None) -> Day | None:
+    """The day of ``--day``; None where files are named instead."""
+    if day is None:
+        return None
+    if cluster is not None or jobs is not None:
+        raise CliError("--day draws nodes, queues and jobs; leave out --cluster and --jobs, or --day", USAGE)
+    try:
+        return draw(parse_day(day))
+    except TraceError as err:
+        raise CliError(f"--day {day}: {err}", USAGE) from err
+
+
+def _read(cluster: Path | None, jobs: Path | None) -> Trace:
+    if cluster is None or jobs is None:
+        missing = " and ".join(name for name, path in (("--cluster", cluster), ("--jobs", jobs)) if path is None)
+        told = f"there is no {missing}: name your files, or draw a day, such as --day helios:7"
+        raise CliError(told, USAGE)
+    return read_trace(cluster, jobs)
+
+
+def _saving(drawn: Day | None, checkpoint_s: float | None, checkpointing: float) -> tuple[int | None, int]:
+    """(ms between checkpoints, jobs of a thousand that make any) of the options, else of the day."""
+    if checkpoint_s is None and drawn is not None and drawn.wish.checkpoints:
+        return CHECKPOINT_MS, drawn.wish.checkpoints
+    return None if checkpoint_s is None else round(checkpoint_s * 1000), round(checkpointing * ALL_OF_THEM)
+
+
+def _faults(drawn: Day | None, path: Path | None, trace: Trace) -> FaultSchedule:
+    """The faults of the file, else those of the day."""
+    if path is not None:
+        return read_faults(path, tuple(node_capacities(trace)))
+    return drawn.faults if drawn is not None else NO_FAULTS
 
 
 def _within(quantity: str, low: float, high: float, **options: float | None) -> None:

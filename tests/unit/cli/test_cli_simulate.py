@@ -70,6 +70,31 @@ def test_a_file_that_is_not_there(tmp_path, capsys):
     assert f"cannot read {missing}" in capsys.readouterr().err
 
 
+def test_a_day_is_drawn_and_left_beside_the_results(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(["simulate", "--day", "helios:7,jobs=30,lost=1,checkpoints=0.5", "--out", str(out)]) == 0
+    found = json.loads((out / "summary.json").read_text())
+    assert (found["jobs"]["finished"], found["checkpointing_share"], found["faults"]) == (30, 0.5, 1)
+    files = ["--cluster", str(out / "cluster.json"), "--jobs", str(out / "arrivals.csv")]
+    more = ["--faults", str(out / "faults.json"), "--checkpoint-s", "1800", "--checkpointing", "0.5"]
+    assert run(["simulate", *files, *more, "--out", str(tmp_path / "again")]) == 0
+    assert json.loads((tmp_path / "again" / "summary.json").read_text()) == found
+
+
+def test_without_files_the_way_to_a_day_is_told(tmp_path, capsys):
+    out = ["--out", str(tmp_path)]
+    assert run(["simulate", "--cluster", str(tmp_path), *out]) == 3
+    assert run(["simulate", *out]) == 2
+    assert "there is no --cluster and --jobs: name your files, or draw a day, such as --day helios:7" in (
+        capsys.readouterr().err
+    )
+    assert run(["simulate", "--day", "helos", *out]) == 2
+    assert "--day helos: there is no family 'helos'; there are helios, seren," in capsys.readouterr().err
+    one, other = files(tmp_path, FOUR, JOBS)
+    assert run(["simulate", "--day", "helios", "--cluster", str(one), "--jobs", str(other), *out]) == 2
+    assert "leave out --cluster and --jobs, or --day" in capsys.readouterr().err
+
+
 def test_a_time_before_the_beginning_is_refused(tmp_path, capsys):
     assert simulate(tmp_path, "--until", "-5") == 2
     assert "--until must be seconds from 0 to" in capsys.readouterr().err

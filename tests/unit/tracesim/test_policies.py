@@ -77,7 +77,7 @@ def test_checkpoints_keep_what_was_done(tmp_path, policy):
     assert ends(run(made, policy, stops=Stops(20_000)).history)["young"] == 60 + 80
 
 
-@pytest.mark.parametrize("policy", ["kueue-like", "kai-like", "volcano-like"])
+@pytest.mark.parametrize("policy", ["kueue-like", "volcano-like"])
 def test_what_is_not_preemptible_is_left_alone(tmp_path, policy):
     header = "job_id,queue,gpus,submit_s,duration_s,preemptible"
     made = trace(tmp_path, TWO, "x,a,4,0,100,no\nyoung,a,4,20,100,no\ny,b,4,50,10,yes", header=header)

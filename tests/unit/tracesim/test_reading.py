@@ -41,6 +41,13 @@ def test_every_optional_column_counts(tmp_path):
     assert (one.priority, one.preemptible, two.priority, two.preemptible, two.members) == (-3, False, 0, True, 4)
 
 
+def test_placement_is_a_field_of_the_cluster(tmp_path):
+    assert trace(tmp_path, TWO, "1,a,1,0,5").cluster.placement == "off"
+    assert trace(tmp_path, TWO | {"placement": "pack"}, "1,a,1,0,5").cluster.placement == "pack"
+    with pytest.raises(TraceError, match=r"'tight' is no placement; there are off .*, pack .* and spread"):
+        trace(tmp_path, TWO | {"placement": "tight"}, "1,a,1,0,5")
+
+
 def test_without_queues_every_queue_of_the_jobs_gets_an_equal_part(tmp_path):
     found = trace(tmp_path, {"nodes": [{"count": 1, "gpus": 8}]}, "1,a,1,0,5\n2,b,1,0,5\n3,c,1,0,5")
     assert {queue.name: queue.min[GPU] for queue in found.cluster.leaves.values()} == {"a": 2000, "b": 2000, "c": 2000}
