@@ -157,7 +157,7 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         (api.EVENTS, "", "", ("create", "patch")),
         (api.PODS, "status", "", ("patch",)),
         *((resource, "", "", ("create", "patch", "delete")) for resource in api.POD_GROUPS),
-        (api.KAI_POD_GROUPS, "", "", ("create", "patch")),
+        (api.KAI_POD_GROUPS, "", "", ("create", "list", "patch", "watch")),
         (api.NAMESPACES, "", "", ("create",)),
     ]
     for resource, namespace in ((api.QUEUE_UNITS, ""), (api.QUEUES, QUEUE_NAMESPACE)):

@@ -93,6 +93,7 @@ TreeCode = Literal[
     "root_max_missing",
     "names_many_resources",
     "names_no_resource",
+    "names_as_quota",
     "bad_amount",
     "lend_limit_no_object",
     "path_too_long",

@@ -209,7 +209,7 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     assert {Right("create", X_K8S, "podgroups"), Right("delete", X_K8S, "podgroups")} <= used["actuator"]
     # PodGroups are made in one API group only; those of people are kept up to date in both.
     groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}
-    groups |= {Right(verb, "scheduling.run.ai", "podgroups") for verb in ("create", "patch")}
+    groups |= {Right(verb, "scheduling.run.ai", "podgroups") for verb in ("create", "list", "patch", "watch")}
     sharing = {Right("patch", "", "pods"), *(Right(verb, "", "configmaps") for verb in ("create", "patch"))}
     # On a server that has PodGroups of its own, where kube-scheduler is to place the gangs of jobs.
     groups |= {Right(verb, api.NATIVE_POD_GROUPS[-1].group, "podgroups") for verb in ("create", "delete", "get")}

@@ -24,6 +24,7 @@ from muster.model.raydemand import RAY_UNIT, RayDemand, RayPlacementGroup, RaySh
 from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
 from muster.runtime.presenting.objectwriting import ObjectWriter
 from muster.runtime.presenting.scalegates import AGAIN_S, GateSignals
+from muster.runtime.presenting.there import There
 from muster.runtime.runners.hooks import NoHooks
 from muster.told.presentation import scalegates
 from muster.told.readmodel.model import ReadModel
@@ -109,7 +110,7 @@ class Signals:
         model = ReadModel(self.touched)
         self.folder, self.read = Folder(model), model.initial()
         self.folds = 0
-        self.writer = GateSignals(self.server, ObjectWriter(self.server, NoHooks()))
+        self.writer = GateSignals(self.server, ObjectWriter(self.server, NoHooks(), There(self.server, lambda _: None)))
 
     @property
     def state(self) -> ReadState:

@@ -14,12 +14,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.meta import ATTEMPT, MADE_FOR, SHOWN, Int32, Meta, decode, is_name, is_namespace, parse_time
+from muster.core.objects.meta import (
+    ATTEMPT,
+    MADE_FOR,
+    SHOWN,
+    Int32,
+    Meta,
+    decode,
+    digest,
+    is_name,
+    is_namespace,
+    parse_time,
+    unsealed,
+)
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.problem import FieldProblem, problem
 from muster.model.text import clean, shorten
@@ -155,6 +167,7 @@ class _PodGroupSpec(Struct, frozen=True, rename="camel"):
 class _PodGroup(Struct, frozen=True, rename="camel"):
     metadata: Meta
     spec: _PodGroupSpec | None = None
+    status: dict[str, Any] | None = None
 
 
 KEPT = (*GROUPS, POLICY, POLICY_ANNOTATION, WAITING_TIME)
@@ -177,8 +190,16 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
         timeout_s=spec.schedule_timeout_seconds or 0,
         annotations={key: group.metadata.annotations[key] for key in KEPT if key in group.metadata.annotations},
         made=MADE_FOR in group.metadata.annotations,
-        shown=group.metadata.annotations.get(SHOWN, "")[:64],
+        shown=unsealed(group.metadata.annotations.get(SHOWN, ""), status_content(group.status or {})),
     )
+
+
+_OURS = ("phase", "running", "succeeded", "failed", "scheduled", "occupiedBy")
+
+
+def status_content(status: Mapping[str, object]) -> str:
+    """Digest of the fields of a PodGroup's status that Muster writes."""
+    return digest([status.get(key) for key in _OURS])
 
 
 def counting(groups: Iterable[PodGroup], *, native: bool = False) -> PodGroup | None:

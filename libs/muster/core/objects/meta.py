@@ -51,7 +51,8 @@ _FAMILIES = ("quota.scheduling.alibabacloud.com", "quota.scheduling.koordinator.
 _NAMES = tuple(f"{family}/name" for family in _FAMILIES)
 QUOTA_NAME = _NAMES[0]
 """Label with the name of a quota."""
-_PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
+PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
+"""Labels that say whether a job may be evicted."""
 KAI_QUEUE = "kai.scheduler/queue"
 """Label with the name of a queue of KAI Scheduler."""
 KAI_PRIORITY = "priorityClassName"
@@ -73,7 +74,7 @@ RUN_TIME = "muster.dev/run-time"
 TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
-KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
+KEPT = (*_NAMES, *PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """The labels kept of a workload."""
 KAI = "kai:"
 """Prefix of a requested queue of KAI Scheduler: the name of the queue, and after a slash the named quota."""
@@ -105,7 +106,7 @@ def is_ray_head(labels: Mapping[str, str]) -> bool:
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:
     """Whether a workload may be suspended to release quota; true unless a label says ``false``."""
-    return not labels or "false" not in map(labels.get, _PREEMPTIBLE)
+    return not labels or "false" not in map(labels.get, PREEMPTIBLE)
 
 
 # --- meta -------------------------------------------------------------------------------------------------------------
@@ -167,6 +168,16 @@ CHANGED_BY = f"{PREFIX}/changed-by"
 CHANGE_REASON = f"{PREFIX}/change-reason"
 MAX_REASON = 500
 
+STAMPS = (QUEUED_AT, *ENQUEUE_STAMPS, DEQUEUED_AT, *DEQUEUE_STAMPS, CHECKPOINTED_AT)
+"""Annotations with a moment."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    HOLD: ("true", "false"),
+    DRIVE: ("true", "false"),
+    SUSPEND: ("true", "false"),
+    START: ("minimum",),
+}
+"""Annotations with one of these values."""
+
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Numbers of Kubernetes' width: JSON has no limit, and muster has to store kept numbers again."""
@@ -175,6 +186,7 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _NAMESPACE = re.compile(_LABEL)
 _UID = re.compile(r"[!-~]{1,128}")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 MAX_NAME = 253
 MAX_NAMESPACE = 63
 
@@ -187,6 +199,11 @@ def is_name(text: str) -> bool:
 def is_namespace(text: str) -> bool:
     """Whether the API server takes a text as the name of a namespace."""
     return len(text) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether the API server takes a text as the value of a label."""
+    return _LABEL_VALUE.fullmatch(text) is not None
 
 
 def version_of(text: str) -> int | None:
@@ -317,20 +334,22 @@ def not_decoded(message: str) -> FieldProblem:
 LATEST_MS = 253_370_764_800_000
 """The year 9999: later times are no times, so that the sum of a time and a span can still be written."""
 
-_GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)? \+0000 UTC( m=.*)?")
+_GO_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)? ([+-]\d\d)(\d\d)( [A-Za-z0-9+-]{1,10})?( m=[+-][0-9.]+)?"
+)
 
 
 def parse_time(text: str) -> int:
     """A timestamp as ms since the epoch, 0 for an unreadable text.
 
-    Reads RFC 3339 and the text Go prints for a time, with or without its monotonic part (``2025-01-10
-    01:36:24.298639916 +0000 UTC m=+132100.25``), as in the kube-queue annotations.
+    Reads RFC 3339 and the text Go prints for a time in any zone, with or without the name of the zone and the
+    monotonic part (``2025-01-10 09:36:24.298639916 +0800 CST m=+132100.25``), as in the kube-queue annotations.
     """
     if not text or len(text) > 80:
         return 0
     match = _GO_TIME.fullmatch(text)
     if match:
-        text = f"{match[1]}T{match[2]}{(match[3] or '')[:7]}+00:00"
+        text = f"{match[1]}T{match[2]}{(match[3] or '')[:7]}{match[4]}:{match[5]}"
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -360,9 +379,27 @@ def go_time(ms: int) -> str:
     return f"{stamp}{fraction} +0000 UTC"
 
 
+def not_understood(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The moments and choices among the annotations with a value that no reader understands, cut to 40 characters."""
+    odd = {key: annotations[key] for key in STAMPS if annotations.get(key) and not parse_time(annotations[key])}
+    odd |= {key: annotations[key] for key, among in CHOICES.items() if annotations.get(key, among[0]) not in among}
+    return {key: text[:40] for key, text in odd.items()}
+
+
 def first_stamp(annotations: dict[str, str], *keys: str) -> int:
     """The first readable timestamp among the annotations, ms since the epoch; 0 when there is none."""
     return next((ms for key in keys if (ms := parse_time(annotations.get(key, "")))), 0)
+
+
+def sealed(shown: str, content: str) -> str:
+    """Value of annotation SHOWN: the fingerprint of the desired state, and the digest of the written fields."""
+    return f"{shown}.{content}"
+
+
+def unsealed(seal: str, content: str) -> str:
+    """The fingerprint in a value of ``sealed``; empty where another client has changed the object since."""
+    shown, _, written = seal[:64].partition(".")
+    return shown if not written or written == content else ""
 
 
 def digest(value: object) -> str:

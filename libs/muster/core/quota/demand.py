@@ -11,16 +11,25 @@ from functools import lru_cache
 from msgspec import Struct, field
 
 from muster.core.objects.meta import (
+    CHOICES,
+    DRAIN,
     KAI_PREEMPTIBILITY,
     KAI_PREEMPTION_DELAY,
     KAI_PRIORITY,
     KAI_QUEUE,
+    KAI_STALENESS,
+    NODE_WAIT,
+    PREEMPTIBLE,
     RUN_TIME,
+    STAMPS,
+    TIMES,
     is_preemptible,
 )
-from muster.core.quota.trees.rules import span_or
+from muster.core.quota.trees.rules import RuleError, span_ms, span_or
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
+from muster.model.problem import FieldProblem, problem
+from muster.model.problemcodes import ProblemCode
 from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree
 from muster.model.resources import Vector
 from muster.model.strategies import inherited, strategies_text
@@ -93,6 +102,38 @@ def run_time_ms(labels: Mapping[str, str]) -> int:
     elif declared <= DAY_MS:
         step = 30 * MINUTE_MS
     return -(-declared // step) * step
+
+
+def settings_left_out(workload: Workload) -> tuple[FieldProblem, ...]:
+    """The settings of a workload with a value that no reader understands: each counts as absent."""
+    labels, wrong = workload.labels, []
+    for key in TIMES:
+        text = labels.get(key, "")
+        if text and not (key == KAI_STALENESS and text.startswith("-")):
+            wrong += _left_out(key, text)
+    if workload.elastic is not None:
+        wrong += _left_out(DRAIN, workload.elastic.drain)
+        wrong += _left_out(NODE_WAIT, workload.elastic.node_wait)
+    choices = dict(CHOICES)
+    choices |= dict.fromkeys(PREEMPTIBLE, ("true", "false"))
+    choices[KAI_PREEMPTIBILITY] = PREEMPTIBILITY
+    for key in sorted(labels):
+        if key in choices and labels[key] not in choices[key]:
+            code: ProblemCode = "neither" if len(choices[key]) == 2 else "none_of"
+            because = problem("", code, value=labels[key], choices=choices[key])
+            wrong.append(problem("", "annotation", because, key=key))
+        elif key in STAMPS:
+            wrong.append(problem("", "annotation", problem("", "not_a_time", value=labels[key]), key=key))
+    return tuple(wrong)
+
+
+def _left_out(key: str, text: str) -> list[FieldProblem]:
+    """The error of a span of time that cannot be read."""
+    try:
+        span_ms(text or "0")
+    except RuleError as err:
+        return [problem("", "annotation", err.problem, key=key)]
+    return []
 
 
 def left_by(at: int, run_ms: int) -> int:

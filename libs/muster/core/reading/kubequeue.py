@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest, unreadable
+from muster.core.objects.meta import (
+    PREFIX,
+    SHOWN,
+    Int32,
+    Meta,
+    UnreadableError,
+    decode,
+    digest,
+    unreadable,
+    unsealed,
+)
 from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
 from muster.model.text import clean, shorten
@@ -82,8 +93,13 @@ class QueueUnitStatus(Struct, frozen=True, rename="camel"):
     last_update_time: str = ""
 
 
-class QueueUnitSpec(Struct, frozen=True):
+class QueueUnitSpec(Struct, frozen=True, rename="camel"):
     priority: Int32 | UnsetType | None = UNSET
+    consumer_ref: Any = None
+    pod_set: Any = None
+    queue: Any = None
+    request: Any = None
+    resource: Any = None
 
 
 class QueueUnit(Struct, frozen=True):
@@ -132,8 +148,14 @@ def _paused(text: str) -> tuple[str, ...]:
         raise UnreadableError(err.at(f"metadata.annotations[{PREFIX}/paused]")) from err
 
 
+def unit_content(spec: QueueUnitSpec, status: QueueUnitStatus | None) -> str:
+    """Digest of the fields that Muster alone writes: everything but the priority and the time."""
+    named = (spec.consumer_ref, spec.pod_set, spec.queue, spec.request, spec.resource)
+    return digest((named, (status.phase, status.message, status.admissions) if status is not None else None))
+
+
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:
-    """A QueueUnit: the job and a digest of the status."""
+    """A QueueUnit: the job and a digest of the status; no digest where another client has changed Muster's fields."""
     unit: QueueUnit = decode(raw, QueueUnit)
     priority = unit.spec.priority
     return QueueUnitObserved(
@@ -142,7 +164,7 @@ def read_queue_unit(raw: bytes) -> QueueUnitObserved:
         owner_uid=next((owner.uid for owner in unit.metadata.owner_references), ""),
         priority=priority if isinstance(priority, int) else None,
         phase=unit.status.phase[:40] if unit.status else "",
-        shown=unit.metadata.annotations.get(SHOWN, "")[:64],
+        shown=unsealed(unit.metadata.annotations.get(SHOWN, ""), unit_content(unit.spec, unit.status)),
     )
 
 

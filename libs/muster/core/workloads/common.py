@@ -30,6 +30,7 @@ from muster.core.objects.meta import (
     UnreadableError,
     digest,
     first_stamp,
+    not_understood,
     unreadable,
     wishes,
 )
@@ -205,13 +206,14 @@ class Needs:
     def labels(self, meta: Meta) -> dict[str, str]:
         """The labels known to queueing: the object's labels, and KAI's labels of the pods where the object has none.
 
-        Values that KAI also reads from annotations are included.
+        Values that KAI also reads from annotations are included, and values that no reader understands, for the users.
         """
         labels = {key: meta.labels[key] for key in KEPT if key in meta.labels}
         for key in TIMES:
             text = meta.labels.get(key) or meta.annotations.get(key)
             if text:
                 labels[key] = text[:40]
+        labels |= not_understood(meta.annotations)
         return {**self._on_pods, **labels} if self._on_pods else labels
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:

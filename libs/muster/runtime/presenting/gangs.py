@@ -22,8 +22,8 @@ class GangWriter:
         self._home: ApiResource | None = None
         self._looked = False
 
-    async def show(self, state: ReadState, key: str, told: dict[str, str]) -> bool:
-        """One look at a gang; whether anything was written. ``told``: key of an object -> fingerprint written last."""
+    async def show(self, state: ReadState, key: str, now: float) -> bool:
+        """One look at a gang; whether anything was written. ``now``: loop time."""
         wrote = False
         for pod_group in gangnotes.surplus(state, key):
             resource = gangnotes.resource_of(pod_group.ref)
@@ -34,9 +34,8 @@ class GangWriter:
             return wrote
         mine = self._told.setdefault(key, {})
         for wanted in gangnotes.pod_groups(state, key, await self._where()):
-            if told.get(wanted.key) != wanted.shown:
-                if await self._writer.upsert(wanted):
-                    told[wanted.key] = wanted.shown
+            if not self._writer.there.holds(wanted.key, wanted.shown, wanted.seen, now):
+                await self._writer.upsert(wanted)
                 wrote = True
         for gang_event in gangnotes.gang_events(state, key):
             version = f"{gang_event.count}:{gang_event.note.message}" if gang_event.count else "told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,9 @@ from muster.kube.discovery import has_status_subresource
 from muster.model import api
 from muster.model.api import JSON, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
+from muster.runtime.presenting.there import There
 from muster.runtime.runners.hooks import Hooks
-from muster.told.presentation.desired import DesiredObject, EventNote
+from muster.told.presentation.desired import Body, DesiredObject, EventNote
 
 RATE_PER_S = 50.0
 """Writes per second, all objects together; a burst of two seconds' worth is let through."""
@@ -26,8 +28,9 @@ REPORTER = "muster"
 class ObjectWriter:
     """Makes the requests at once; the caller keeps the rate, and first asks whether the rate is exhausted."""
 
-    def __init__(self, transport: ApiTransport, hooks: Hooks, rate_per_s: float = RATE_PER_S) -> None:
+    def __init__(self, transport: ApiTransport, hooks: Hooks, there: There, rate_per_s: float = RATE_PER_S) -> None:
         self._transport = transport
+        self.there = there
         self._hooks = hooks
         self._rate = rate_per_s
         self._tokens = 2 * rate_per_s
@@ -43,10 +46,12 @@ class ObjectWriter:
         self._refilled = now
 
     async def upsert(self, wanted: DesiredObject) -> bool:
-        """Make or change the object; whether the API server has the right state now."""
+        """Make or change the object, in a request for each different part; whether the API server has the right
+        state now.
+        """
         split = await self.has_split_status(wanted.resource)
-        whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
-        if not wanted.exists:
+        whole = wanted.body
+        if wanted.seen is None and self.there.left(wanted.key) is None:
             body = {
                 "apiVersion": wanted.resource.api_version,
                 "kind": wanted.resource.kind,
@@ -56,21 +61,32 @@ class ObjectWriter:
             answer = await self._create(wanted, body)
             if answer.status == 404:
                 return False
-            if answer.status != 409 and not split:
-                return self.took(wanted.key, answer)
-        answer = await self.send(
-            "PATCH", wanted.resource, wanted.namespace, wanted.name, MERGE_PATCH, msgspec.json.encode(whole)
-        )
+            if answer.status != 409:
+                return await self._made(wanted, answer, split)
+        body_differs, status_differs = self.there.differs(wanted.key, whole) if split else (True, True)
+        answer = ApiResponse(200, b"")
+        if body_differs:
+            answer = await self._patch(wanted, whole)
+        if answer.ok and split and status_differs:
+            answer = await self._patch(wanted, {"status": wanted.status}, "status")
+        return self._wrote(wanted, answer)
+
+    async def _made(self, wanted: DesiredObject, answer: ApiResponse, split: bool) -> bool:
+        """The object was made; a status kept apart is still missing."""
         if answer.ok and split:
-            answer = await self.send(
-                "PATCH",
-                wanted.resource,
-                wanted.namespace,
-                wanted.name,
-                MERGE_PATCH,
-                msgspec.json.encode({"status": wanted.status}),
-                subresource="status",
-            )
+            answer = await self._patch(wanted, {"status": wanted.status}, "status")
+        return self._wrote(wanted, answer)
+
+    async def _patch(self, wanted: DesiredObject, body: Body, subresource: str = "") -> ApiResponse:
+        encoded = msgspec.json.encode(body)
+        return await self.send(
+            "PATCH", wanted.resource, wanted.namespace, wanted.name, MERGE_PATCH, encoded, subresource=subresource
+        )
+
+    def _wrote(self, wanted: DesiredObject, answer: ApiResponse) -> bool:
+        if answer.ok:
+            now = asyncio.get_running_loop().time()
+            self.there.wrote(wanted.key, wanted.shown, wanted.body, answer.body, now)
         return self.took(wanted.key, answer)
 
     def took(self, key: str, answer: ApiResponse) -> bool:

@@ -8,27 +8,29 @@ module decides which writes are due, and when; :mod:`muster.runtime.presenting.o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.core.objects.meta import digest
 from muster.core.quota.trees.treesource import ROOT
 from muster.core.workloads.registry import KINDS
 from muster.model import api
-from muster.model.api import JSON_PATCH, MERGE_PATCH
+from muster.model.api import JSON_PATCH, MERGE_PATCH, ApiResource
 from muster.model.keys import Ref
-from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
+from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.presenting.gangs import GangWriter
 from muster.runtime.presenting.objectwriting import RATE_PER_S, ObjectWriter
 from muster.runtime.presenting.scalegates import GateSignals
+from muster.runtime.presenting.there import UNSEEN_S, There
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
 from muster.runtime.runners.shared import SharedLog
 from muster.told.presentation import desired, kaigroups, queuestatus, scalegates
-from muster.told.presentation.desired import Body, DesiredObject, EventNote
+from muster.told.presentation.desired import Body, DesiredObject, EventNote, ObjectVersion
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.readmodel.touched import Touched
@@ -36,6 +38,7 @@ from muster.told.readmodel.touched import Touched
 SETTLE_S: Mapping[str, float] = {
     "unit": 0.3,
     "queue": 1.0,
+    "surplus": 1.0,
     "tree": 2.0,
     "trouble": 0.1,
     "gang": 0.5,
@@ -47,6 +50,7 @@ SETTLE_S: Mapping[str, float] = {
 AGAIN_S: Mapping[str, float] = {
     "unit": 3.0,
     "queue": 2.0,
+    "surplus": 2.0,
     "tree": 5.0,
     "trouble": 1.0,
     "gang": 2.0,
@@ -89,14 +93,24 @@ class Presenter(Follower[ReadState]):
         self.lease = KeptLease(lease, "the presenter", taken=self._leads, lost=self._stands_by)
         self._due: dict[str, float] = {}
         """key of an object to look at -> loop time from when on"""
-        self._told: dict[str, str] = {}
-        """key -> fingerprint written last, until an observation shows it"""
+        self._served: dict[str, int] = {}
+        """kind of object -> number of the last look: kinds take turns"""
+        self._looks = 0
+        self._noted: dict[str, str] = {}
+        """``WHAT/UID`` -> name of the Event written last"""
         self._passing: dict[str, float] = {}
         """key of an object that is about to change -> loop time since when"""
         self._busy: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._looked_at_all = False
-        self._writer = ObjectWriter(transport, self.hooks, rate_per_s)
+        self._rechecked = 0.0
+        self._stamped: dict[str, int] = {}
+        """uid of a job -> its version when its place was written"""
+        self._deleted: dict[str, None] = {}
+        """uids of Queue objects whose deletion was asked for, until they are gone"""
+        self._there = There(transport, self._changed)
+        self._watched: set[str] = set()
+        self._writer = ObjectWriter(transport, self.hooks, self._there, rate_per_s)
         self._signals = GateSignals(transport, self._writer)
         self._gangs = GangWriter(transport, self._writer)
 
@@ -138,11 +152,50 @@ class Presenter(Follower[ReadState]):
             self._touch_all(now)
         self._note_touched(now)
         self._writer.refill(now)
-        for key in [key for key, at in self._due.items() if at <= now]:
+        if now >= self._rechecked + UNSEEN_S:
+            self._rechecked = now
+            for key in self._there.unobserved(now):
+                self._touch(key, now)
+        for key in self._in_turn([key for key, at in self._due.items() if at <= now and key not in self._busy]):
             if len(self._busy) >= MAX_IN_FLIGHT or self._writer.exhausted:
                 break
-            if key not in self._busy:
-                self._start(key)
+            self._start(key)
+
+    def _in_turn(self, keys: list[str]) -> Iterator[str]:
+        """The objects to look at: kinds take turns, so that many objects of one kind delay no other."""
+        waiting: dict[str, Iterator[str]] = {}
+        for key in keys:
+            kind = key.partition("/")[0]
+            if kind not in waiting:
+                waiting[kind] = (due for due in keys if due.startswith(f"{kind}/"))
+        while waiting:
+            kind = min(waiting, key=lambda name: self._served.get(name, 0))
+            key = next(waiting[kind], "")
+            if not key:
+                del waiting[kind]
+                continue
+            self._looks += 1
+            self._served[kind] = self._looks
+            yield key
+
+    def _changed(self, key: str) -> None:
+        """An object of an own watch has changed."""
+        kind, _, name = key.partition("/")
+        self._touch(f"unit/{name}" if kind == "kaigroup" else key, asyncio.get_running_loop().time())
+        self.wake()
+
+    def _follow(self, key: str, resource: ApiResource, keyed: Callable[[Mapping[str, Any]], str]) -> bool:
+        """Watch the objects of a resource, from the first that is shown on. Returns whether the present objects are
+        known; else the object is looked at again.
+        """
+        if resource.path() not in self._watched:
+            self._watched.add(resource.path())
+            assert self._tasks is not None
+            self._tasks.create_task(self._there.watch(resource, keyed))
+        known = self._there.known(resource, self._now())
+        if not known:
+            self._touch(key, self._now())
+        return known
 
     def _touch_all(self, now: float) -> None:
         """Compare everything once: what was shown before this process began is known from observations."""
@@ -151,6 +204,7 @@ class Presenter(Follower[ReadState]):
             self._touch(f"unit/{uid}", now)
         for path in state.queues.ledger.nodes:
             self._touch(f"queue/{path}", now)
+        self._touched.surplus = True
         for uid in state.troubles:
             self._touch(f"trouble/{uid}", now)
         for key in state.gangs.gangs:
@@ -163,10 +217,14 @@ class Presenter(Follower[ReadState]):
 
     def _note_touched(self, now: float) -> None:
         news = self._touched
-        for key in news.gone:
-            self._told.pop(key, None)
-            self._passing.pop(key, None)
+        for uid in news.gone:
+            self._there.forget(uid)
+            self._deleted.pop(uid, None)
         news.gone.clear()
+        if news.surplus:
+            news.surplus = False
+            for ref in queuestatus.surplus_queues(self.state):
+                self._touch(f"surplus/{ref.uid}", now)
         news.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
         for uid in news.jobs:
             if scalegates.entries_due(self.state, uid):
@@ -199,6 +257,7 @@ class Presenter(Follower[ReadState]):
         look = {
             "unit": self._unit,
             "queue": self._queue,
+            "surplus": self._surplus,
             "tree": self._tree,
             "trouble": self._trouble,
             "gang": self._gang,
@@ -231,78 +290,113 @@ class Presenter(Follower[ReadState]):
     async def _unit(self, uid: str) -> bool:
         await self._note_once(f"over/{uid}", desired.overuse_event(self.state, uid))
         await self._note_once(f"alarm/{uid}", desired.alarm_event(self.state, uid))
+        await self._note_once(f"settings/{uid}", desired.settings_event(self.state, uid))
         await self._note_once(f"pods/{uid}", desired.pods_event(self.state, uid))
         await self._note_once(f"admitted/{uid}", desired.admitted_event(self.state, uid))
         await self._kai_group(uid)
+        stamp = desired.queued_stamp(self.state, uid)
         wanted = desired.queue_unit(self.state, uid)
         since = self._passing.pop(f"unit/{uid}", None)
-        if wanted is None:
-            self._told.pop(f"unit/{uid}", None)
-            return False
-        if self._told.get(wanted.key) == wanted.shown:
-            return False
+        if wanted is None or self._there.holds(wanted.key, wanted.shown, wanted.seen, self._now()):
+            return await self._stamp(uid, stamp)
         if wanted.passing:
-            now = asyncio.get_running_loop().time()
+            now = self._now()
             since = now if since is None else since
             if now < since + PASSING_S:
                 self._passing[wanted.key] = since
                 self._due[wanted.key] = since + PASSING_S
                 return False
-        note = desired.job_event(self.state, uid)
-        stamp = desired.queued_stamp(self.state, uid)
-        if note is not None:
-            await self._writer.event(note)
+        await self._note_once(f"job/{uid}", desired.job_event(self.state, uid))
         await self._note_once(f"left/{uid}", desired.leaving_event(self.state, uid))
-        if stamp is not None:
-            await self._writer.send(
-                "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]
-            )
-        await self._write(wanted)
+        await self._stamp(uid, stamp)
+        await self._writer.upsert(wanted)
+        return True
+
+    async def _stamp(self, uid: str, stamp: tuple[Ref, bytes] | None) -> bool:
+        """Keep the place of a job on the job; whether anything was written. Once for each version of the job."""
+        workload = self.state.queues.workloads.get(uid)
+        if stamp is None or workload is None:
+            self._stamped.pop(uid, None)
+            return False
+        if self._stamped.get(uid) == workload.rv:
+            return False
+        self._stamped[uid] = workload.rv
+        ref, patch = stamp
+        await self._writer.send("PATCH", KINDS[ref.kind].resource, ref.namespace, ref.name, JSON_PATCH, patch)
         return True
 
     async def _kai_group(self, uid: str) -> None:
         """Show a workload of a KAI queue as a PodGroup, where the server has those."""
-        wanted = kaigroups.pod_group(self.state, uid)
+        key, wanted = f"kaigroup/{uid}", kaigroups.pod_group(self.state, uid)
         if wanted is None:
-            self._told.pop(f"kaigroup/{uid}", None)
-        elif self._told.get(wanted.key) != wanted.shown:
-            await self._write(wanted)
+            self._there.drop(key)
+            return
+        if not self._follow(f"unit/{uid}", api.KAI_POD_GROUPS, lambda meta: kaigroups.key_of(self.state, meta)):
+            return
+        wanted = replace(wanted, seen=self._there.seen(key))
+        if not self._shows(wanted):
+            await self._writer.upsert(wanted)
 
-    async def _write(self, wanted: DesiredObject) -> None:
-        if await self._writer.upsert(wanted):
-            self._told[wanted.key] = wanted.shown
+    def _shows(self, wanted: DesiredObject) -> bool:
+        """Whether an object of an own watch is as wanted."""
+        now = self._now()
+        if self._there.adopt(wanted.key, wanted.shown, wanted.body, now):
+            return True
+        return self._there.holds(wanted.key, wanted.shown, wanted.seen, now)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     async def _note_once(self, key: str, note: EventNote | None) -> None:
         """Write an Event unless it was written last under that key, ``WHAT/UID``."""
         if key.partition("/")[2] not in self.state.queues.workloads:
-            self._told.pop(key, None)
-        elif note is not None and self._told.get(key) != note.name:
+            self._noted.pop(key, None)
+        elif note is not None and self._noted.get(key) != note.name:
             await self._writer.event(note)
-            self._told[key] = note.name
+            self._noted[key] = note.name
+
+    async def _surplus(self, uid: str) -> bool:
+        """Delete a Queue object that no path needs."""
+        ref = next((queue for queue in queuestatus.surplus_queues(self.state) if queue.uid == uid), None)
+        if ref is None or uid in self._deleted:
+            return False
+        self._deleted[uid] = None
+        await self._writer.send("DELETE", api.QUEUES, ref.namespace, ref.name)
+        return True
 
     async def _queue(self, path: str) -> bool:
-        for ref in queuestatus.surplus_queues(self.state):
-            await self._writer.send("DELETE", api.QUEUES, ref.namespace, ref.name)
         wanted = queuestatus.queue_object(self.state, path)
-        if wanted is None or self._told.get(wanted.key) == wanted.shown:
+        if wanted is None or self._there.holds(wanted.key, wanted.shown, wanted.seen, self._now()):
             return False
-        await self._write(wanted)
+        await self._writer.upsert(wanted)
         return True
 
     async def _tree(self, _name: str) -> bool:
         tree, status = self.state.queues.ledger.trees.get(ROOT), queuestatus.tree_status(self.state)
         if tree is None or status is None:
             return False
-        shown = digest(status)
-        if self._told.get("tree/") == shown:
+        if not self._follow("tree/", api.QUOTA_TREES, self._key_of_tree):
             return False
-        if await self._tree_says(tree.ref, status):
-            self._told["tree/"] = shown
+        body: Body = {"status": status}
+        shown, seen = digest(status), self._there.seen("tree/")
+        if self._there.adopt("tree/", shown, body, self._now()):
+            return False
+        if self._there.holds("tree/", shown, seen, self._now()):
+            return False
+        answer = await self._tree_says(tree.ref, status)
+        if answer.ok:
+            self._there.wrote("tree/", shown, body, answer.body, self._now())
         return True
 
-    async def _tree_says(self, ref: Ref, status: Body) -> bool:
+    def _key_of_tree(self, metadata: Mapping[str, Any]) -> str:
+        """The tree in force alone is shown whole."""
+        tree = self.state.queues.ledger.trees.get(ROOT)
+        return "tree/" if tree is not None and metadata.get("uid") == tree.ref.uid else ""
+
+    async def _tree_says(self, ref: Ref, status: Body) -> ApiResponse:
         split = await self._writer.has_split_status(api.QUOTA_TREES)
-        answer = await self._writer.send(
+        return await self._writer.send(
             "PATCH",
             api.QUOTA_TREES,
             ref.namespace,
@@ -311,7 +405,6 @@ class Presenter(Follower[ReadState]):
             msgspec.json.encode({"status": status}),
             subresource="status" if split else "",
         )
-        return answer.ok
 
     async def _refused_tree(self, ref: Ref) -> None:
         """Report on a tree that the tree does not count; on a tree that counted before, beside the part still in
@@ -326,12 +419,16 @@ class Presenter(Follower[ReadState]):
     async def _kai(self, uid: str) -> bool:
         queue = self.state.kai_queues.get(uid)
         wanted = queuestatus.kai_status(self.state, queue) if queue is not None else None
-        if wanted is None or self._told.get(f"kai/{uid}") == wanted.shown:
+        if queue is None or wanted is None:
             return False
-        body = msgspec.json.encode({"metadata": {"uid": uid}, "status": wanted.body})
+        key, now = f"kai/{uid}", self._now()
+        if self._there.holds(key, wanted.shown, ObjectVersion(uid, queue.rv), now):
+            return False
+        fields = {"metadata": {"uid": uid}, "status": wanted.body}
+        body = msgspec.json.encode(fields)
         answer = await self._writer.send("PATCH", api.KAI_QUEUES, "", wanted.ref.name, MERGE_PATCH, body, "status")
         if answer.ok:
-            self._told[f"kai/{uid}"] = wanted.shown
+            self._there.wrote(key, wanted.shown, fields, answer.body, now)
         return True
 
     async def _trouble(self, uid: str) -> bool:
@@ -340,14 +437,17 @@ class Presenter(Follower[ReadState]):
         ref = self.state.troubles[uid].ref if note is not None else None
         if ref is not None and ref.kind == api.QUOTA_TREES.kind:
             await self._refused_tree(ref)
-        if note is None or self._told.get(f"trouble/{uid}") == note.name:
+        if note is None:
+            self._noted.pop(f"trouble/{uid}", None)
+            return False
+        if self._noted.get(f"trouble/{uid}") == note.name:
             return False
         await self._writer.event(note)
-        self._told[f"trouble/{uid}"] = note.name
+        self._noted[f"trouble/{uid}"] = note.name
         return True
 
     async def _gang(self, key: str) -> bool:
-        return await self._gangs.show(self.state, key, self._told)
+        return await self._gangs.show(self.state, key, self._now())
 
     async def _scale(self, owner: str) -> bool:
         key, now = f"scale/{owner}", asyncio.get_running_loop().time()

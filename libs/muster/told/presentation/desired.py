@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patches import stamp_patch
-from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
+from muster.core.objects.meta import MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
+from muster.core.quota import demand
 from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.reading.kubequeue import (
     MAX_POD_SETS,
     Admission,
+    QueueUnitSpec,
     QueueUnitStatus,
     queue_name,
+    unit_content,
 )
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -37,6 +41,13 @@ MAX_MESSAGE = 1024
 """Bytes of the message of an Event."""
 
 
+class ObjectVersion(Struct, frozen=True):
+    """An object of the API server: which one, and its resourceVersion."""
+
+    uid: str
+    rv: int
+
+
 class DesiredObject(Struct, frozen=True):
     """One desired object: created whole when missing, else merged into the existing object.
 
@@ -47,13 +58,19 @@ class DesiredObject(Struct, frozen=True):
     resource: ApiResource
     namespace: str
     name: str
-    exists: bool
+    seen: ObjectVersion | None
+    """The object as observed last; None: missing."""
     shown: str
     metadata: Body
     spec: Body
     status: Body
     passing: bool = False
     """The shown state is about to change: not worth a write unless the state stays."""
+
+    @property
+    def body(self) -> Body:
+        """The written fields."""
+        return {"metadata": self.metadata, "spec": self.spec, "status": self.status}
 
 
 class EventNote(Struct, frozen=True):
@@ -128,22 +145,29 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     if existing is not None and existing.shown == shown:
         return None
     status = QueueUnitStatus(unit.phase, shown_text(unit.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
+    labels, free = labels_and_texts(workload.labels)
     return DesiredObject(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
         namespace=workload.ref.namespace,
         name=unit_name(workload),
-        exists=existing is not None,
+        seen=ObjectVersion(existing.ref.uid, existing.rv) if existing is not None else None,
         shown=shown,
         metadata={
-            "annotations": {SHOWN: shown},
-            "labels": dict(workload.labels),
+            "annotations": {SHOWN: sealed(shown, unit_content(convert(spec, QueueUnitSpec), status)), **free},
+            "labels": labels,
             "ownerReferences": [owner_of(workload)],
         },
         spec=spec,
         status=to_builtins(status),
         passing=existing is not None and unit.passing,
     )
+
+
+def labels_and_texts(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(labels, annotations) of an object with these labels of a job: what users may write freely is an annotation."""
+    free = {key: text for key, text in labels.items() if key in TIMES or not is_label_value(text)}
+    return {key: text for key, text in labels.items() if key not in free}, free
 
 
 def _unit_spec(state: ReadState, workload: Workload) -> Body:
@@ -300,6 +324,22 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
     reason, over = pods.reason(held), "failed" if status.phase == "finished" else "pods"
     stamp = f"{status.attempt}.{over}.{held.code.lower()}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
+
+
+def settings_left_out(state: ReadState, uid: str) -> list[str]:
+    """A sentence for each setting of a job that cannot be read."""
+    workload = state.queues.workloads.get(uid)
+    wrong = demand.settings_left_out(workload) if workload is not None else ()
+    return [*map(problems.left_out, wrong)]
+
+
+def settings_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event with the settings of a job that cannot be read; one for each set of values."""
+    workload, texts_told = state.queues.workloads.get(uid), settings_left_out(state, uid)
+    if workload is None or not texts_told:
+        return None
+    stamp = f"settings.{digest(texts_told)}"
+    return note_on(state, workload.ref, workload.api_version, stamp, "SettingIgnored", "; ".join(texts_told))
 
 
 def job_event(state: ReadState, uid: str) -> EventNote | None:

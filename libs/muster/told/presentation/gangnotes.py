@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
+from muster.core.gang.declare import status_content
+from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339, sealed
 from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, ends_a_round, lacks_nodes
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.workload import PodState
-from muster.told.presentation.desired import DesiredObject, EventNote, note_on, shown_text
+from muster.told.presentation.desired import DesiredObject, EventNote, ObjectVersion, note_on, shown_text
 from muster.told.readmodel.gangsshown import GangHeld, GangShown
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import held_back_code
@@ -170,9 +171,9 @@ def _upsert(
         resource=resource,
         namespace=namespace,
         name=name,
-        exists=known is not None,
+        seen=ObjectVersion(known.ref.uid, known.rv) if known is not None else None,
         shown=shown,
-        metadata={"annotations": {SHOWN: shown, **made}},
+        metadata={"annotations": {SHOWN: sealed(shown, status_content(status)), **made}},
         spec=spec,
         status=status,
     )

@@ -8,6 +8,7 @@ deleted together.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from muster.core.objects.kaiqueue import pod_group_name
@@ -21,7 +22,7 @@ from muster.model.resources import texts
 from muster.model.workload import Workload, least
 from muster.told.codes.codetable import CODES
 from muster.told.codes.values import NotQueued
-from muster.told.presentation.desired import Body, DesiredObject, owner_of, shown_text
+from muster.told.presentation.desired import Body, DesiredObject, labels_and_texts, owner_of, shown_text
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
@@ -44,6 +45,7 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
     if queue is None:
         return None
     spec, charge = _spec(workload, queue), state.queues.ledger.charges.get(uid)
+    labels, free = labels_and_texts({KAI_QUEUE: queue} if queue else {})
     stamp = rfc3339(state.now // 1000 * 1000)
     condition = {
         "type": "UnschedulableOnNodePool",
@@ -70,12 +72,21 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
         resource=api.KAI_POD_GROUPS,
         namespace=workload.ref.namespace,
         name=pod_group_name(workload.ref),
-        exists=False,
+        seen=None,
         shown=digest((spec, reason, message, status["resourcesStatus"])),
-        metadata={"ownerReferences": [owner_of(workload)], "labels": {KAI_QUEUE: queue} if queue else {}},
+        metadata={"ownerReferences": [owner_of(workload)], "labels": labels, "annotations": free},
         spec=spec,
         status=status,
     )
+
+
+def key_of(state: ReadState, metadata: Mapping[str, Any]) -> str:
+    """The key of the PodGroup of a known workload; empty for other PodGroups."""
+    owners = [owner.get("uid", "") for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    uid = owners[0] if owners else ""
+    workload = state.queues.workloads.get(uid)
+    named = workload is not None and metadata.get("name") == pod_group_name(workload.ref)
+    return f"kaigroup/{uid}" if named else ""
 
 
 def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
@@ -121,4 +132,4 @@ def _spec(workload: Workload, queue: str) -> Body:
 
 def _part(name: str) -> str:
     """The name of a pod set in a PodGroup; the head has KAI's name."""
-    return "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63] or "main"
+    return "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63].strip("-") or "main"

@@ -32,7 +32,7 @@ from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref, parent_path
 from muster.model.quota import COUNTED, KAI_ROOT, QuotaNode
 from muster.model.resources import EVERYTHING, Vector, add_into, texts
-from muster.told.presentation.desired import Body, DesiredObject, trouble_reason, unit_name
+from muster.told.presentation.desired import Body, DesiredObject, ObjectVersion, trouble_reason, unit_name
 from muster.told.readmodel.readstate import ReadState
 from muster.told.wording import problems, queuewords
 
@@ -44,14 +44,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
     node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
     if node is None or tree is None or tree.root == KAI_ROOT:  # KAI queues are objects of their own
         return None
-    existing = next(
-        (
-            state.queue_objects[uid]
-            for uid, of in state.queues.queue_paths.items()
-            if of == path and uid in state.queue_objects
-        ),
-        None,
-    )
+    existing = next((queue for queue in state.queue_objects.values() if queue.path == path), None)
     status = queue_status(state, path)
     shown = digest(status)
     if existing is not None and existing.shown == shown:
@@ -63,7 +56,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
         resource=api.QUEUES,
         namespace=QUEUE_NAMESPACE,
         name=existing.ref.name if existing is not None else queue_name(path),
-        exists=existing is not None,
+        seen=ObjectVersion(existing.ref.uid, existing.rv) if existing is not None else None,
         shown=shown,
         metadata={
             "generateName": queue_name_prefix(path),
@@ -98,10 +91,9 @@ def surplus_queues(state: ReadState) -> list[Ref]:
         return []
     kept: set[str] = set()
     surplus = []
-    for uid, shown in state.queue_objects.items():
-        path = state.queues.queue_paths.get(uid, "")
-        if path in state.queues.ledger.nodes and path not in kept:
-            kept.add(path)
+    for shown in state.queue_objects.values():
+        if shown.path in state.queues.ledger.nodes and shown.path not in kept:
+            kept.add(shown.path)
         else:
             surplus.append(shown.ref)
     return surplus

@@ -18,7 +18,6 @@ from muster.events.decisions import (
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.events.raydemand import RayDemandObserved
 from muster.events.system import PlacementChosen
-from muster.model.api import POD_GROUPS
 from muster.model.elastic import Elastic
 from muster.model.keys import Position, Ref
 from muster.model.strategies import strategies_text
@@ -105,7 +104,7 @@ class ObjectFolds:
     def _kai_queue_gone(self, state: ReadState, _at: Position, event: facts.KaiQueueGone) -> None:
         self._mark.clear(state, event.ref.uid)
         if state.kai_queues.pop(event.ref.uid, None) is not None:
-            self._mark.took_away(f"kai/{event.ref.uid}")
+            self._mark.took_away(event.ref.uid)
 
     @staticmethod
     def _job_of(state: ReadState, owner: str) -> str:
@@ -156,7 +155,7 @@ class ObjectFolds:
     def _pod_group_gone(self, state: ReadState, _at: Position, event: facts.PodGroupGone) -> None:
         self._mark.clear(state, event.ref.uid)
         key = gangsshown.pod_group_gone(state.gangs, event)
-        self._mark.took_away(*(f"podgroup/{resource.group}/{key}" for resource in POD_GROUPS))
+        self._mark.took_away(event.ref.uid)
         self._mark.gangs(key)
 
     def _pods_placed(self, state: ReadState, at: Position, event: PodsPlaced) -> None:
@@ -203,7 +202,6 @@ class ObjectFolds:
 
     def _tree_accepted(self, state: ReadState, _at: Position, event: QuotaTreeAccepted) -> None:
         self._mark.clear(state, event.tree.ref.uid)
-        self._mark.took_away("tree/")  # A write of the whole tree removes the status.
         self._trees_changed(state)
 
     def _tree_removed(self, state: ReadState, _at: Position, _event: QuotaTreeRemoved) -> None:
@@ -211,6 +209,7 @@ class ObjectFolds:
 
     def _trees_changed(self, state: ReadState) -> None:
         self._mark.tree()
+        self._mark.surplus()
         self._mark.queues(*state.queues.ledger.nodes)
         self._mark.queues(*state.queues.queue_paths.values())
         for shape in state.queues.book.shapes.values():
@@ -230,16 +229,18 @@ class ObjectFolds:
         shown = state.units.get(owner) if owner is not None else None
         if owner is not None and shown is not None and shown.ref.uid == event.ref.uid:
             del state.units[owner]
-            self._mark.took_away(f"unit/{owner}")
+            self._mark.took_away(event.ref.uid)
             self._mark.jobs(owner)
 
     def _queue_observed(self, state: ReadState, _at: Position, event: facts.QueueObserved) -> None:
         self._mark.clear(state, event.ref.uid)
-        state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
+        state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy, event.path)
         self._mark.queues(event.path)
+        self._mark.surplus()
 
     def _queue_gone(self, state: ReadState, _at: Position, event: facts.QueueGone) -> None:
         self._mark.clear(state, event.ref.uid)
-        state.queue_objects.pop(event.ref.uid, None)
-        self._mark.took_away(*(f"queue/{path}" for path in state.queues.ledger.nodes))
-        self._mark.queues(*state.queues.ledger.nodes)
+        shown = state.queue_objects.pop(event.ref.uid, None)
+        self._mark.took_away(event.ref.uid)
+        if shown is not None:
+            self._mark.queues(shown.path)

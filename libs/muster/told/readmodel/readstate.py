@@ -263,6 +263,8 @@ class Shown(Struct, frozen=True):
     shown: str
     policy: str = ""
     """Of a Queue: the order of jobs, as written on the Queue."""
+    path: str = ""
+    """Of a Queue: the quota path."""
 
 
 class Scaled(Struct, frozen=True):

@@ -24,8 +24,10 @@ class Touched(Struct):
     troubles: dict[str, None] = field(default_factory=dict)
     gangs: dict[str, None] = field(default_factory=dict)
     tree: bool = False
+    surplus: bool = False
+    """Queue objects may be there whose path is not."""
     gone: dict[str, None] = field(default_factory=dict)
-    """Keys of Muster's objects that were taken away: earlier writes to these objects are void."""
+    """Uids of Muster's objects that were taken away: earlier writes to these objects are void."""
 
 
 class Marker:
@@ -54,10 +56,14 @@ class Marker:
         if self._touched is not None:
             self._touched.tree = True
 
-    def took_away(self, *keys: str) -> None:
-        """Muster's objects are gone, or Muster's fields on them are."""
+    def surplus(self) -> None:
         if self._touched is not None:
-            self._touched.gone.update(dict.fromkeys(keys))
+            self._touched.surplus = True
+
+    def took_away(self, uid: str) -> None:
+        """One of Muster's objects is gone."""
+        if self._touched is not None:
+            self._touched.gone[uid] = None
 
     def trouble(
         self, state: ReadState, ref: Ref, code: TroubleCode, problems: Sequence[FieldProblem], *, most: int = 10

@@ -27,7 +27,7 @@ from muster.model.keys import Ref
 from muster.model.resources import format_quantity, format_vector
 from muster.told.codes.codetable import CODES, JobCode, RayWaits
 from muster.told.codes.happenings import Happening, Taker
-from muster.told.presentation.desired import pauses_over
+from muster.told.presentation.desired import pauses_over, settings_left_out
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState, Record
 from muster.told.status.jobstatus import JobStatus
@@ -205,7 +205,7 @@ class JobStory(Struct, frozen=True):
     earlier: int = 0
     """How many earlier jobs had the same name."""
     pauses: list[str] = field(default_factory=list)
-    """The pauses that hold for the job's queue."""
+    """The pauses that hold for the job's queue, and the settings of the job that cannot be read."""
     waits: list[Waits] = field(default_factory=list)
     """The waiting demand of the job's Ray clusters."""
 
@@ -267,7 +267,7 @@ class Story:
             seq=state.seq,
             now=now,
             earlier=len(records) - 1,
-            pauses=pauses_over(state, _queue(state, uid)),
+            pauses=[*pauses_over(state, _queue(state, uid)), *settings_left_out(state, uid)],
             waits=[_waits(waits) for waits in ray_waits(state, uid) if waits.pieces],
         )
 

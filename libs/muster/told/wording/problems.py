@@ -103,6 +103,8 @@ TEMPLATES: dict[str, str] = {
     "root_min_missing": "the root's min and max must be equal, and are absent and {most!q} for {resource}",
     "root_max_missing": "the root's min and max must be equal, and are {least!q} and absent for {resource}",
     "names_many_resources": "{which} names {count} resources, more than {most}",
+    "names_as_quota": "{which} {value!r} is the name in a ResourceQuota; a quota tree limits the requests of pods: "
+    "write {resource!r}",
     "names_no_resource": "{which} {value!r}: is not the name of a resource",
     "bad_amount": "{which} {resource}: {because}",
     "lend_limit_no_object": "attribute {key} is not a JSON object of quantities: {because}",
@@ -251,6 +253,11 @@ if codes_of(ProblemCode) != TEMPLATES.keys():
     raise AssertionError(f"told/wording/problems.py and model/problemcodes.py differ: {', '.join(odd)}")
 
 Show = Callable[[int, str], str]
+
+
+def left_out(error: FieldProblem) -> str:
+    """A setting that cannot be read."""
+    return f"{line(error)}: the setting is left out"
 
 
 def line(problem: FieldProblem, show: Show = format_quantity) -> str:

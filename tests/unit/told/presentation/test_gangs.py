@@ -217,7 +217,7 @@ def test_nothing_is_told_of_pods_that_are_placed_or_gone_or_of_others(sight: Sig
 
 def test_labels_ask_for_a_pod_group(sight: Sight) -> None:
     [wanted] = gangnotes.pod_groups(sight.state, GANG, X_K8S)
-    assert (wanted.resource, wanted.namespace, wanted.name, wanted.exists) == (X_K8S, "video", "train", False)
+    assert (wanted.resource, wanted.namespace, wanted.name, wanted.seen) == (X_K8S, "video", "train", None)
     assert wanted.spec == {"minMember": 3}
     assert gangnotes.pod_groups(sight.state, GANG, None) == []
     sight.pod_group(made=True, shown=wanted.shown)
@@ -242,7 +242,7 @@ def test_annotations_ask_for_nothing() -> None:
 def test_what_we_made_follows_the_labels_and_goes_with_the_pods(sight: Sight) -> None:
     sight.pod_group(made=True, minimum=2)
     [wanted] = gangnotes.pod_groups(sight.state, GANG, X_K8S)
-    assert (wanted.exists, wanted.spec) == (True, {"minMember": 3})
+    assert (wanted.seen is not None, wanted.spec) == (True, {"minMember": 3})
     assert gangnotes.surplus(sight.state, GANG) == []
     sight.gone("a", "b", "c")
     assert [each.ref.name for each in gangnotes.surplus(sight.state, GANG)] == ["train"]
@@ -253,7 +253,7 @@ def test_what_we_made_follows_the_labels_and_goes_with_the_pods(sight: Sight) ->
 def test_what_people_made_keeps_its_spec_and_stays(sight: Sight) -> None:
     sight.pod_group(minimum=2)
     [wanted] = gangnotes.pod_groups(sight.state, GANG, X_K8S)
-    assert (wanted.exists, wanted.spec) == (True, {})
+    assert (wanted.seen is not None, wanted.spec) == (True, {})
     sight.gone("a", "b", "c")
     assert gangnotes.surplus(sight.state, GANG) == []
 

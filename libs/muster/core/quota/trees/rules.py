@@ -29,6 +29,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
+_ISO = re.compile(r"P(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6})S)?)?")
 
 
 class RuleError(ProblemError):
@@ -52,14 +53,21 @@ def _choice(*choices: str, usual: str = "") -> Callable[[str], str]:
 
 
 def span_ms(text: str) -> int:
-    """A span of time in ms, in the notation of Go and Kubernetes: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
-    match = _SPAN.fullmatch(text)
+    """A span of time in ms, in the notation of Go and Kubernetes: ``90s``, ``10m``, ``1h30m``; ``0`` for none.
+
+    Blanks between the parts count as nothing, and ISO 8601 is read too: ``1 h 30 m``, ``PT1H30M``.
+    """
     if text == "0":
         return 0
-    if not text or match is None:
+    iso, match = _ISO.fullmatch(text), _SPAN.fullmatch(re.sub(r"(?<=[0-9]) (?=[hms])|(?<=[hms]) (?=[0-9])", "", text))
+    if iso is not None and any(iso.groups()):
+        days, hours, minutes, seconds = (int(part or 0) for part in iso.groups())
+        total = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+    elif text and match is not None and any(match.groups()):
+        hours, minutes, seconds, ms = (int(part or 0) for part in match.groups())
+        total = ((hours * 60 + minutes) * 60 + seconds) * 1000 + ms
+    else:
         raise _wrong("not_a_span", text)
-    hours, minutes, seconds, ms = (int(part or 0) for part in match.groups())
-    total = ((hours * 60 + minutes) * 60 + seconds) * 1000 + ms
     if total > MAX_SPAN_MS:
         raise _wrong("span_too_long", text)
     return total

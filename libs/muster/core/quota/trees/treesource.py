@@ -143,6 +143,10 @@ class _TreeReader:
             self.broken(problem(path, "names_many_resources", which=which, count=len(texts), most=MAX_RESOURCES), place)
             return amounts
         for name in sorted(texts):
+            plain = name.removeprefix("requests.").removeprefix("limits.")
+            if plain != name or name.startswith("count/"):
+                self.broken(problem(path, "names_as_quota", which=which, value=name[:64], resource=plain[:64]), place)
+                continue
             if not is_resource_name(name):
                 self.broken(problem(path, "names_no_resource", which=which, value=name[:64]), place)
                 continue
@@ -208,7 +212,8 @@ class _TreeReader:
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
         for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
             low, high = guaranteed.get(name), limit.get(name)
-            if low != high and not (name in spec.min and name not in guaranteed):
+            unread = (name in spec.min and name not in guaranteed) or (name in spec.max and name not in limit)
+            if low != high and not unread:
                 self.broken(_root_differs(name, low, high))
 
     def _check_namespaces(self, spec: TreeNodeSpec, path: str, place: int) -> None:
