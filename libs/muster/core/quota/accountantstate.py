@@ -59,6 +59,8 @@ class Entry(Struct):
     suspension_recorded: bool = False
     acted: bool = False
     """The controller was seen to act on the newest resume: a later status at rest proves an end."""
+    made: bool = False
+    """Pods were seen after the newest resume: once the workload is over and they are gone, nothing runs any more."""
     since: int = 0
     """Log time of the resume; 0 while suspended."""
     ran: bool = False

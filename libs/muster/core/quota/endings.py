@@ -91,8 +91,10 @@ def note_acted(state: AccountantState, entry: Entry) -> None:
     if workload is None:
         return
     if not entry.resumed_rv or workload.rv < entry.resumed_rv:
-        entry.acted = False
-    elif not workload.settled or workload.phase == "finished":
+        entry.acted = entry.made = False
+        return
+    entry.made = entry.made or state.presence.live_pods(entry.ref.uid) > 0
+    if not workload.settled or workload.phase == "finished":
         entry.acted = True
     elif not workload.suspended:
         entry.acted = False
@@ -133,10 +135,11 @@ def _certain(state: AccountantState, entry: Entry) -> bool:
     """Whether an ended workload surely holds nothing: its child was seen and is gone, a list newer than the end lacks
     the child, or no child was ever named.
 
-    The controller must also have acted on the resume: otherwise the pods of a deleted workload may still come.
+    The controller must also have acted on the resume, or have made pods: otherwise the pods of a deleted workload may
+    still come.
     """
     seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _is_unlisted(state, entry)
-    return (seen and (entry.acted or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
+    return (seen and (entry.acted or entry.made or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
 
 
 def _is_unlisted(state: AccountantState, entry: Entry) -> bool:

@@ -18,7 +18,7 @@ from muster.core.reading.watched import WATCHED
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted
 from muster.events.effects import EffectApplied
-from muster.events.facts import ChildGone, ChildObserved, PodObserved, Synced, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved, Synced, WorkloadGone, WorkloadObserved
 from muster.events.gangs import PodsPlaced
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -246,6 +246,31 @@ def test_a_list_newer_than_the_end_proves_that_a_child_nobody_saw_is_gone(listed
     decided = cell.bench.settle()
     assert any(isinstance(event, QuotaReleased) for event in decided) == released
     assert ("job-uid" in cell.bench.states["quota_accountant"].ledger.charges) != released
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["its pods were seen", "no pod was seen"])
+def test_a_job_deleted_before_its_status_followed_the_resume_is_free_once_its_pods_are_gone(made: bool) -> None:
+    """Seen on a bad day: the job ended and was deleted while every service was down; an owner's job was evicted."""
+    cell = Cell()
+    job: Obj = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1},
+        "spec": {"suspend": True, "parallelism": 1, "template": ray.pod_template()},
+        "status": {"conditions": [{"type": "Suspended", "status": "True"}]},
+    }
+    cell.sees("jobs", job)
+    job["spec"]["suspend"] = False
+    fact = cell.sees("jobs", job)
+    if made:
+        one = pod(1)
+        one["metadata"]["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job-uid", "controller": True}
+        ]
+        seen = cell.sees("pods", one)
+        cell.bench.facts(PodGone(ref=seen.pod.ref, rv=cell.rv + 1))
+    cell.bench.facts(WorkloadGone(ref=fact.workload.ref, rv=cell.rv + 2))
+    assert any(isinstance(event, QuotaReleased) for event in cell.bench.settle()) == made
 
 
 def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
