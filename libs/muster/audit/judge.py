@@ -7,7 +7,6 @@ log, and runs before any fold: the epoch, the generation, the clock, and the att
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from muster.core.docket import digest_of, parts
@@ -55,7 +54,9 @@ def _watched(row: Watched) -> Iterator[type[Event]]:
     if row.shard == CONFIGURING:
         yield KindsConfigured
     if row.observed is WorkloadObserved:
-        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished, ChildObserved, ChildGone)
+        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished)
+    if row.both:
+        yield from (ChildObserved, ChildGone)
 
 
 def _by_kind(types: tuple[type[Event], ...]) -> Rights:
@@ -64,17 +65,7 @@ def _by_kind(types: tuple[type[Event], ...]) -> Rights:
 
 
 RIGHTS: Mapping[str, Rights] = dict(_rights())
-"""{stage.shard: allowed events}; besides these only shards of kinds that a ConfigMap defines exist."""
-
-_DEFINED = re.compile(r"watcher\.[a-z][a-z0-9]{0,62}")
-"""The shard of such a kind, by its resource. A message alone says not whether the kind was defined; the users of NATS
-may publish on subjects that are named, and on no other (deploy/nats/accounts.conf)."""
-_OF_DEFINED = RIGHTS["watcher.rayjobs"]
-
-
-def rights_of(seat: str) -> Rights | None:
-    """The events that a seat may append; None for a seat that cannot exist."""
-    return RIGHTS.get(seat) or (_OF_DEFINED if _DEFINED.fullmatch(seat) else None)
+"""{stage.shard: allowed events}; no other subjects exist."""
 
 
 def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
@@ -113,7 +104,7 @@ def overtakes(other: Stored, mine: Commit) -> bool:
 
 
 def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
-    rights = rights_of(seat)
+    rights = RIGHTS.get(seat)
     if rights is None:
         return problem("", "no_such_seat", seat=seat)
     if f"{commit.stage}.{commit.shard}" != seat:

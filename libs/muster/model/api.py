@@ -91,8 +91,16 @@ CRDS = ApiResource(
 VERSIONS: dict[str, str] = {
     resource.kind: resource.api_version
     for resource in (
+        RAYJOBS,
+        RAYCLUSTERS,
+        RAYSERVICES,
         PODS,
         NODES,
+        JOBS,
+        TFJOBS,
+        PYTORCHJOBS,
+        MPIJOBS,
+        SPARKAPPLICATIONS,
         PRIORITY_CLASSES,
         QUOTA_TREES,
         QUEUES,
@@ -101,4 +109,4 @@ VERSIONS: dict[str, str] = {
         PROVISIONING_REQUESTS,
     )
 }
-"""{kind: apiVersion} of everything we read that is no job."""
+"""{kind: apiVersion} of everything we read."""
