@@ -26,6 +26,7 @@ from muster.bus.log import JetStreamLog
 from muster.bus.reader import message_at
 from muster.bus.vouching import REACHING, Vouches
 from muster.core.objects.meta import PREFIX
+from muster.events import subjects
 from muster.events.envelope import genesis_of
 from muster.model.api import LEASES, NAMESPACES
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError, Clock, Log, LogIdentity, LogLostError
@@ -213,7 +214,10 @@ class Witness:
             self.parent = genesis.parent if genesis is not None else ""
         self._log = log
         try:
-            why = await self._compare(log)
+            commit = await self._record.read()
+            if await self._has_successor(log, commit):
+                return f"generation {log.identity.generation} of the log has a successor"
+            why = await self._compare(log, commit)
             if not why:
                 await log.learn()
                 await self._keep(log)
@@ -245,7 +249,10 @@ class Witness:
     async def keep(self, log: JetStreamLog) -> None:
         """Compare, and have the record name what is known by now. Raises LogLostError."""
         try:
-            why = await self._compare(log)
+            commit = await self._record.read()
+            if await self._has_successor(log, commit):
+                return
+            why = await self._compare(log, commit)
             if not why:
                 await self._keep(log)
         except (ApiUnreachableError, RecordRefusedError) as err:
@@ -273,8 +280,20 @@ class Witness:
         if self._writes and log.known[0]:
             await self._record.keep(log.identity, log.known)
 
-    async def _compare(self, log: JetStreamLog) -> str:
-        commit, identity = await self._record.read(), log.identity
+    async def _has_successor(self, log: JetStreamLog, commit: WitnessedCommit | None) -> bool:
+        """Whether the record names a later log that NATS has: the log was rolled over, and this process still follows
+        the log before it.
+        """
+        if commit is None or commit.generation <= log.identity.generation:
+            return False
+        stream = subjects.log_stream(log.identity.cell, commit.generation)
+        info = await self._js.info(stream, checks=1)
+        first = await message_at(self._js, stream, info.state.first_seq) if info is not None else None
+        genesis = genesis_of(first.data) if first is not None else None
+        return genesis is not None and genesis.log_id == commit.log_id
+
+    async def _compare(self, log: JetStreamLog, commit: WitnessedCommit | None) -> str:
+        identity = log.identity
         if commit is None:
             return ""
         why = await lacking(log, self.parent, commit)
