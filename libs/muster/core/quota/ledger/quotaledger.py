@@ -228,6 +228,11 @@ class Ledger(Books):
         within = (at for at in path if at in self.nodes and not self.above_min(at, demand, names, *scratches))
         return next(within, "")
 
+    def owed_depth(self, queue: str, demand: Demand, *scratches: Scratch) -> int:
+        """How deep the node of ``owed_at`` lies; 0 without such a node. Who is owed deeper is served first."""
+        level = self.owed_at(queue, demand, *scratches)
+        return len(chain_of(level)) if level else 0
+
     def above_min(self, path: str, demand: Demand, names: Iterable[str], *scratches: Scratch) -> list[str]:
         """The resources in ``names`` in which the demand would take a node above its guarantee."""
         least = self.nodes[path].guaranteed
