@@ -446,8 +446,9 @@ def preemption_proposed(state: AccountantState, at: Position, event: PreemptionP
         state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
 
 
-def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
+def placement_chosen(state: AccountantState, at: Position, event: PlacementChosen) -> None:
     state.places = event.strategy is not None
+    state.forest.placed(state.places, Cause(at.seq, at.item))
     state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
 
 
