@@ -15,6 +15,7 @@ from kit.bench import Bench
 from kit.disorder import DisorderedCell
 from kit.doubles.log import MemoryLog
 from muster.bus import server
+from muster.core.preemption import claimants
 
 # How long an example takes is the machine's affair: no test depends on speed. Examples are the same in every run of a
 # commit, so that what is said of it does not depend on luck; `make shake` looks for others.
@@ -74,3 +75,9 @@ def every_log_is_judged() -> Iterator[None]:
         patch.setattr(MemoryLog, "_put", published.judging(MemoryLog._put, lambda log: log._stored[-1]))
         patch.setattr(DisorderedCell, "append", published.judging(DisorderedCell.append, lambda sim: sim.log[-1]))
         yield
+
+
+@pytest.fixture
+def ages_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job ages though no other passes it: for tests of what follows then."""
+    monkeypatch.setattr(claimants, "PASSED_TIMES", 0)

@@ -8,6 +8,8 @@ from kit.scenes import Scene
 from muster.core.preemption.heads import IDLE_PART, RUNS_PART
 from muster.events.claims import ClaimOpened
 
+pytestmark = pytest.mark.usefixtures("ages_by_time")
+
 HOUR_S = 3600
 
 

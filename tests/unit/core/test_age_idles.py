@@ -10,6 +10,8 @@ from kit.scenes import Scene
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.told.views.story import Story
 
+pytestmark = pytest.mark.usefixtures("ages_by_time")
+
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 CORES = 32

@@ -9,6 +9,8 @@ from kit.scenes import Scene
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved
 
+pytestmark = pytest.mark.usefixtures("ages_by_time")
+
 
 def held_at_the_leaf(run: str) -> Scene:
     """a/big wants all four cores of its leaf, of which a/x uses two; the eight of the root are not all in use."""

@@ -16,6 +16,8 @@ from muster.events.decisions import QuotaReserved
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.told.views.story import JobStory, Story
 
+pytestmark = pytest.mark.usefixtures("ages_by_time")
+
 BEGAN = 1_000_000
 """Log time (ms) at which a bench begins."""
 

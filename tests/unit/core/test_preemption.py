@@ -318,6 +318,23 @@ def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -
 # --- who has waited too long ------------------------------------------------------------------------------------
 
 
+def test_who_waits_in_a_line_that_moves_does_not_age_and_who_is_passed_does() -> None:
+    """Four jobs of b use all; a/big asks for all. Quota is held once twice as much has come later and started."""
+    scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, age_limit="10m")
+    scene.lines("job a/big cpu=8", "time +3600s")
+    opened = lambda: [each.ref.name for each in scene.bench.happened(ClaimOpened)]  # noqa: E731
+    assert opened() == [], "for an hour no job has passed it"
+    for index in range(8):
+        assert opened() == []
+        scene.lines(f"job b/y{index} cpu=2", "time +60s")
+        gone = f"b/x{index}" if index < 4 else f"b/y{index - 4}"
+        scene.lines(f"finishes {gone}", f"gone {gone}")
+        scene.runs(f"b/y{index}")
+    assert opened() == ["big"]
+    scene.bench.sound()
+
+
+@pytest.mark.usefixtures("ages_by_time")
 def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run() -> None:
     """The limit passes while other news is folded; then hours go by between one end and the next, and no other job
     asks for what is idle meanwhile.
@@ -335,6 +352,7 @@ def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run()
     scene.bench.sound()
 
 
+@pytest.mark.usefixtures("ages_by_time")
 def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
     scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, age_limit="10m", reclaim="disabled")
     scene.lines("job a/big cpu=8", "time +700s", "finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
@@ -345,6 +363,7 @@ def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
     scene.bench.sound()
 
 
+@pytest.mark.usefixtures("ages_by_time")
 def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
     scene = Scene()
     leaf = facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",))

@@ -8,7 +8,7 @@ from heapq import merge
 
 from muster.core.preemption import growthclaims
 from muster.core.preemption.growthclaims import Claimant, Entitled
-from muster.core.preemption.heads import has_room, left_of
+from muster.core.preemption.heads import PASSED_TIMES, has_room, left_of, waits_since
 from muster.core.preemption.plans import nodes_for
 from muster.core.preemption.preemptorstate import PreemptorState
 from muster.core.queueing.book import Place, Shape
@@ -182,7 +182,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         shape = state.queues.book.shapes[job.shape]
         if shape.denial is None or any(_is_refused_at(state, job, claim) for claim in aged):
             continue
-        if state.is_gated(job.ref.uid) or not state.in_turn(job):
+        if state.is_gated(job.ref.uid) or not state.in_turn(job) or not _is_passed(state, job, shape.denial.short):
             continue
         refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
         if not refusals or any(refusal.hopeless or refusal.of_runtime for refusal in refusals):
@@ -215,6 +215,12 @@ def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
     refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
     for queue in heads.due(queues, state.age_claims, state.now, refused):
         yield queues.jobs[heads.heads[queue].uid]
+
+
+def _is_passed(state: PreemptorState, job: Job, short: Shortfall) -> bool:
+    """Whether enough work that arrived after a job has started where the job is refused."""
+    since, enough = waits_since(job, state.evictions), PASSED_TIMES * short.asked
+    return state.age_claims.passes.passed(short.path, short.resource, since, enough)
 
 
 def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:

@@ -22,7 +22,6 @@ from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
-from muster.core.quota.service import Service
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
 from muster.model.resources import Vector, add_into
@@ -39,6 +38,42 @@ IDLE_PART = 200
 """1/200 of a node's limit is idle for age, on average."""
 
 MILLION = 1_000_000
+
+
+PASSED_TIMES = 2
+"""Quota is held for a job once work of this many times its own amount has passed it: arrived later, and started."""
+BUCKET_MS = 10_000
+"""Arrivals in this time are counted together."""
+MOST_BUCKETS = 8_640
+
+
+class Passes(Struct):
+    """The amounts started at each node, by the time of arrival."""
+
+    sums: dict[str, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
+    """path -> resource -> sorted (bucket of the arrival, amount)"""
+
+    def started(self, queue: str, amounts: Vector, arrived: int) -> None:
+        """A job that had arrived at ``arrived`` (log time, ms) has started."""
+        bucket = arrived // BUCKET_MS
+        for path in chain_of(queue):
+            for name, amount in amounts.items():
+                sums = self.sums.setdefault(path, {}).setdefault(name, [])
+                at = bisect_left(sums, (bucket,))
+                if at < len(sums) and sums[at][0] == bucket:
+                    sums[at] = (bucket, sums[at][1] + amount)
+                else:
+                    sums.insert(at, (bucket, amount))
+                    del sums[:-MOST_BUCKETS]
+
+    def passed(self, path: str, name: str, since: int, enough: int) -> bool:
+        """Whether work of this amount has started at a node that arrived after ``since`` (log time, ms)."""
+        total = 0
+        for bucket, amount in reversed(self.sums.get(path, {}).get(name, ())):
+            if bucket * BUCKET_MS < since or total >= enough:
+                break
+            total += amount
+        return total >= enough
 
 
 class AgeClaim(Struct):
@@ -63,6 +98,7 @@ class AgeClaims(Struct):
     """claimant uid -> claim for age in force"""
     runs: dict[str, AgeRun] = field(default_factory=dict)
     """uid of a charged workload admitted by a claim for age -> node and part"""
+    passes: Passes = field(default_factory=Passes)
     rests: dict[str, int] = field(default_factory=dict)
     """node -> log time (ms) until which no more quota is held for age there"""
 
@@ -175,23 +211,23 @@ class Heads(Struct):
     """queues where a refused job may fit in the rest of the queue's guarantee, or of its share"""
 
     @classmethod
-    def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
+    def of(cls, queues: Queues, evictions: Mapping[str, list[int]]) -> Heads:
         """The heads of all queues, from an empty state."""
         heads = cls()
         for queue in queues.book.lines:
-            heads._look(queue, queues, evictions, service)
+            heads._look(queue, queues, evictions)
         return heads
 
-    def settle(self, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+    def settle(self, queues: Queues, evictions: Mapping[str, list[int]]) -> None:
         """Look again at the queues touched since the last call."""
         for queue in queues.book.stirred:
-            self._look(queue, queues, evictions, service)
+            self._look(queue, queues, evictions)
         queues.book.stirred.clear()
 
-    def _look(self, queue: str, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+    def _look(self, queue: str, queues: Queues, evictions: Mapping[str, list[int]]) -> None:
         line, before = queues.book.lines.get(queue), self.heads.get(queue)
         job = queues.jobs[line[0][0].uid] if line else None
-        now = RankedHead(job.ref.uid, waits_since(job, evictions, service), counted(job.demand)) if job else None
+        now = RankedHead(job.ref.uid, waits_since(job, evictions), counted(job.demand)) if job else None
         if before != now:
             if before is not None:
                 self._remove(queue, before)
@@ -353,8 +389,6 @@ def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
     return (slot for slot in slots if not slot.of_min and queue in slot.asks)
 
 
-def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:
-    """Log time (ms) from which the age of a job counts: after an eviction for service, from the last eviction."""
-    if job.ref.uid not in service.times:
-        return job.queued_at
+def waits_since(job: Job, evictions: Mapping[str, list[int]]) -> int:
+    """Log time (ms) from which the age of a job counts: since the job was last evicted, or else queued."""
     return max(job.queued_at, *evictions.get(job.ref.uid, (0,)))

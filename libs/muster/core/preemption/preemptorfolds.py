@@ -95,7 +95,7 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    state.heads.settle(state.queues, state.evictions, state.service)
+    state.heads.settle(state.queues, state.evictions)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
@@ -119,6 +119,8 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.found:
         state.foreign[root_of(event.queue)] = None
     state.charged[uid] = event.attempt
+    if isinstance(event, QuotaReserved) and uid in state.queues.jobs:
+        state.age_claims.passes.started(event.queue, event.request, state.queues.jobs[uid].queued_at)
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
     state.failed.pop(uid, None)
