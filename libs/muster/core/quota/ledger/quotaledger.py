@@ -229,7 +229,7 @@ class Ledger(Books):
         return next(within, "")
 
     def owed_depth(self, queue: str, demand: Demand, *scratches: Scratch) -> int:
-        """How deep the node of ``owed_at`` lies; 0 without such a node. Who is owed deeper is served first."""
+        """How deep the node of ``owed_at`` lies; 0 without such a node. A job that is owed deeper is served first."""
         level = self.owed_at(queue, demand, *scratches)
         return len(chain_of(level)) if level else 0
 
