@@ -99,7 +99,7 @@ def ask(
     if part is not None:
         part(known)
     after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
-    promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
+    promise = _promise(state, job, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
     costs = [lens.words(each) for each in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
@@ -127,8 +127,8 @@ def refusal(state: ReadState, job: Job, workload: Workload) -> str:
     return found
 
 
-def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
-    known = promised(state, found.wait if found is not None else 0, max(now, state.now))
+def _promise(state: ReadState, job: Job, found: Projected | None, now: int) -> Promise:
+    known = promised(state, found.wait if found is not None else 0, job.demand.request, max(now, state.now))
     return known if known.why or found is not None else Promise(why="endless")
 
 

@@ -19,4 +19,5 @@ def promise_record(found: Promise) -> dict[str, Any] | None:
         "percent": KEPT_PERCENT,
         "settled": found.settled,
         "kept": found.kept,
+        "first": instant(found.first) if found.first else None,
     }

@@ -7,16 +7,19 @@ that, until one of ten is broken. Waits that end together (a whole batch of jobs
 learning corrects this from the log alone. All numbers are integers, memory is bounded, and old waits count less and
 less.
 
-Open promises: the promise to each job, for its settlement. Each waiting job has a promise soon after its queueing,
-whether a user asks or not: calibration learns from all. A promise is kept when the job is admitted in time, and broken
-once its bound has passed, whichever comes first. From a job edited, held, paused or gone nothing is learned. The pause
-between promises grows with the work of the last projection: a long queue costs no more than a short one.
+A job that has waited for long waits for another reason than a new job, and its projection errs in another way. So each
+age of a wait has a calibration of its own: ages double, from AGE_MS on. Each waiting job has a promise soon after its
+queueing and another one at each age that it reaches, whether a user asks or not: calibration learns from all. What a
+reader is shown about a job is read with the calibration of the job's age, and the shown record is of promises at that
+age. The first promise to a job stands, and is shown beside the newest reading. A promise is kept when the job is
+admitted in time, and broken once its bound has passed, whichever comes first. From a job edited, held, paused or gone
+nothing is learned. The pause between promises grows with the work of the last projection: a long queue costs no more
+than a short one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from msgspec import Struct, field
 
@@ -152,7 +155,24 @@ PAUSE_MS = 60_000
 STEP_MS = 100
 """Further log time for each step of the last projection."""
 MAX_OPEN = 4096
-"""The most open promises, and the most jobs waiting for a promise."""
+"""The most waiting jobs with promises."""
+
+
+AGE_MS = 120_000
+"""The first age of a wait; each further age is twice as long."""
+SIZES = 8
+GPU = "nvidia.com/gpu"
+WHOLE = 1000
+
+
+def age_of(waited: int) -> int:
+    """The number of the age of a wait of so many ms."""
+    return (max(waited, 0) // AGE_MS).bit_length()
+
+
+def class_of(waited: int, request: Mapping[str, int]) -> int:
+    """The number of the class of a wait of so many ms for a request: the age, and the size in GPUs, in steps of four."""
+    return age_of(waited) * SIZES + min((request.get(GPU, 0) // WHOLE).bit_length() // 2, SIZES - 1)
 
 
 class Open(Struct, frozen=True):
@@ -167,70 +187,114 @@ class Open(Struct, frozen=True):
     broken: bool = False
 
 
+class Age(Struct):
+    """The waits of one age: the promises made at that age, and what was learned of such promises."""
+
+    calibration: Calibration = field(default_factory=Calibration)
+    open: dict[str, Open] = field(default_factory=dict)
+    """workload uid -> promise"""
+
+    def scale(self, now: int) -> Scale:
+        """How to read projections at this age, at this log time (ms)."""
+        return self.calibration.scale((each.projected, max(now - each.at, 0)) for each in self.open.values())
+
+
+class Wait(Struct):
+    """A waiting job."""
+
+    since: int
+    """Log time (ms) of the queueing."""
+    age: int = -1
+    """The age of the newest promise."""
+    first: Open | None = None
+    """The first promise with a bound."""
+
+
 class Promises(Struct):
     """The learned durations of runs, the calibration of waits, and the open promises."""
 
     durations: Durations = field(default_factory=Durations)
-    calibration: Calibration = field(default_factory=Calibration)
-    open: dict[str, Open] = field(default_factory=dict)
-    """workload uid -> promise"""
-    fresh: dict[str, int] = field(default_factory=dict)
-    """uid of a workload without a promise -> log time (ms) of its queueing"""
+    ages: dict[int, Age] = field(default_factory=dict)
+    """By the number of the age."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """workload uid -> wait"""
     next_at: int = 0
     """Log time (ms) of the next promises, at the earliest."""
 
     def queued(self, uid: str, now: int) -> None:
-        """The job waits under a new attempt: the promise for the old attempt is void."""
-        self.open.pop(uid, None)
-        self.fresh.pop(uid, None)
-        if len(self.fresh) < MAX_OPEN:
-            self.fresh[uid] = now
+        """The job waits under a new attempt: the promises for the old attempt are void."""
+        self.left(uid)
+        if len(self.waits) < MAX_OPEN:
+            self.waits[uid] = Wait(now)
 
     def left(self, uid: str) -> None:
         """The job no longer waits, and did not start."""
-        self.open.pop(uid, None)
-        self.fresh.pop(uid, None)
+        if self.waits.pop(uid, None) is not None:
+            for age in self.ages.values():
+                age.open.pop(uid, None)
 
     def admitted(self, uid: str, now: int) -> None:
-        """The job starts: settle its promise."""
-        self.fresh.pop(uid, None)
-        promise = self.open.pop(uid, None)
-        if promise is None:
-            return
-        self.calibration.waited(promise.projected, now - promise.at)
-        if promise.latest and not promise.broken:
-            self.calibration.settled(kept=now <= promise.latest)
+        """The job starts: settle its promises."""
+        for age in self.ages.values() if self.waits.pop(uid, None) is not None else ():
+            promise = age.open.pop(uid, None)
+            if promise is None:
+                continue
+            age.calibration.waited(promise.projected, now - promise.at)
+            if promise.latest and not promise.broken:
+                age.calibration.settled(kept=now <= promise.latest)
+
+    def waited(self, uid: str, now: int) -> int:
+        """How long (ms) a job has waited; 0 for a job that is not queued."""
+        wait = self.waits.get(uid)
+        return now - wait.since if wait is not None else 0
+
+    def of_class(self, waited: int, request: Mapping[str, int]) -> Age:
+        """What is known of such waits. ``waited``: ms."""
+        return self.ages.get(class_of(waited, request), _UNKNOWN)
 
     def is_due(self, now: int) -> bool:
-        return bool(self.fresh or self.open) and now >= self.next_at
+        return bool(self.waits) and now >= self.next_at
 
     def make(self, queues: Queues, running: Mapping[str, int], now: int) -> None:
-        """Break the promises past their bound, and make promises to jobs queued before ``now``."""
+        """Break the promises past their bound, and make promises to jobs that have reached another age."""
         self.next_at = now + PAUSE_MS
         self._settle(queues, now)
-        old = [uid for uid, since in self.fresh.items() if since < now]
-        if not old or not self.durations.known():
+        due = {
+            uid: wait for uid, wait in self.waits.items() if wait.since < now and age_of(now - wait.since) > wait.age
+        }
+        if not due or not self.durations.known():
             return
         projection = Projection(queues, running, self.durations, now)
         projection.run()
         self.next_at = now + max(PAUSE_MS, projection.steps * STEP_MS)
-        scale = self.scale(now)
-        for uid in islice(old, max(MAX_OPEN - len(self.open), 0)):
-            found = projection.found.get(uid)
-            if found is not None:
-                del self.fresh[uid]
-                latest = now + scale.bound(found.wait) if self.calibration.ready else 0
-                self.open[uid] = Open(now, found.wait, latest)
-
-    def scale(self, now: int) -> Scale:
-        """How to read projections at this log time (ms)."""
-        return self.calibration.scale((each.projected, max(now - each.at, 0)) for each in self.open.values())
+        scales: dict[int, Scale] = {}
+        for uid, wait in due.items():
+            projected = projection.found.get(uid)
+            if projected is None:
+                continue
+            wait.age = age_of(now - wait.since)
+            number = class_of(now - wait.since, queues.jobs[uid].demand.request)
+            age = self.ages.setdefault(number, Age())
+            if number not in scales:
+                scales[number] = age.scale(now)
+            latest = now + scales[number].bound(projected.wait) if age.calibration.ready else 0
+            age.open[uid] = Open(now, projected.wait, latest)
+            if latest and wait.first is None:
+                wait.first = age.open[uid]
 
     def _settle(self, queues: Queues, now: int) -> None:
-        for uid, promise in list(self.open.items()):
+        for uid, wait in self.waits.items():
             job = queues.jobs.get(uid)
             if job is None or "admissions" in queues.resting(job.queue):
-                del self.open[uid]
-            elif promise.latest and not promise.broken and now > promise.latest:
-                self.calibration.settled(kept=False)
-                self.open[uid] = Open(promise.at, promise.projected, promise.latest, broken=True)
+                wait.age, wait.first = -1, None
+                for age in self.ages.values():
+                    age.open.pop(uid, None)
+        for age in self.ages.values():
+            for uid, promise in age.open.items():
+                if promise.latest and not promise.broken and now > promise.latest:
+                    age.calibration.settled(kept=False)
+                    age.open[uid] = Open(promise.at, promise.projected, promise.latest, broken=True)
+
+
+_UNKNOWN = Age()
+"""An age at which no wait was met yet."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.promising.projection import Projected, Projection
-from muster.core.promising.promises import Scale
+from muster.core.promising.promises import Age, Scale, class_of
 from muster.core.queueing.book import Place
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job, WaitsForNodes
@@ -30,6 +30,7 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
+from muster.model.resources import Vector
 from muster.told.codes.codetable import CODES, JobCode
 from muster.told.codes.values import (
     Adoption,
@@ -439,7 +440,7 @@ def promises_of(
     ``foreseen``: the queues played forward already.
     """
     now = max(now, state.now)
-    found = {uid: _without(state, uid) for uid in uids}
+    found = {uid: _without(state, uid, now) for uid in uids}
     wanted = [uid for uid, promise in found.items() if not promise.why]
     if not wanted:
         return found
@@ -448,37 +449,44 @@ def promises_of(
         projection = Projection(state.queues, running(state), promises.durations, now)
         projection.run(until=wanted[0] if len(wanted) == 1 else "")
         foreseen = projection.found
-    scale = promises.scale(now)
+    scales: dict[int, Scale] = {}
     for uid in wanted:
-        projected = foreseen.get(uid)
-        found[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
+        projected, waited = foreseen.get(uid), promises.waited(uid, now)
+        found[uid] = Promise(why="endless")
+        if projected is not None:
+            request = state.queues.jobs[uid].demand.request
+            age, number, wait = promises.of_class(waited, request), class_of(waited, request), promises.waits.get(uid)
+            if number not in scales:
+                scales[number] = age.scale(now)
+            first = wait.first.latest if wait is not None and wait.first is not None else 0
+            found[uid] = replace(_promised(age, scales[number], projected.wait, now), first=first)
     return found
 
 
-def promised(state: ReadState, wait: int, now: int) -> Promise:
+def promised(state: ReadState, wait: int, request: Vector, now: int) -> Promise:
     """The promise for a projected wait (ms), for a job that is not in the queues."""
-    why = _unknown(state)
-    return Promise(why=why) if why else _promised(state, state.promises.scale(now), wait, now)
+    age = state.promises.of_class(0, request)
+    why = _unknown(state, age)
+    return Promise(why=why) if why else _promised(age, age.scale(now), wait, now)
 
 
-def _promised(state: ReadState, scale: Scale, wait: int, now: int) -> Promise:
-    calibration = state.promises.calibration
+def _promised(age: Age, scale: Scale, wait: int, now: int) -> Promise:
     start, latest = now + scale.middle(wait), now + scale.bound(wait)
-    return Promise(start, latest, calibration.kept + calibration.broken, calibration.kept)
+    return Promise(start, latest, age.calibration.kept + age.calibration.broken, age.calibration.kept)
 
 
-def _unknown(state: ReadState) -> NoPromise | Literal[""]:
-    """Why no projection is worth anything yet; empty once projections are."""
+def _unknown(state: ReadState, age: Age) -> NoPromise | Literal[""]:
+    """Why no projection is worth anything yet for such waits; empty once projections are."""
     if not state.promises.durations.known():
         return "few_runs"
-    return "" if state.promises.calibration.ready else "few_waits"
+    return "" if age.calibration.ready else "few_waits"
 
 
-def _without(state: ReadState, uid: str) -> Promise:
+def _without(state: ReadState, uid: str, now: int) -> Promise:
     """Why nothing can be promised to the job, before any projection."""
     job = state.queues.jobs.get(uid)
     if job is None or job.status == "charged":
         return Promise(why="not_waiting")
     if not CODES[job_status(state, uid).code].turn:
         return Promise(why="standing")
-    return Promise(why=_unknown(state))
+    return Promise(why=_unknown(state, state.promises.of_class(state.promises.waited(uid, now), job.demand.request)))

@@ -74,13 +74,13 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
         found["started_ms"] = max(0, now - admitted)
     if running:
         found["ran_ms"] = max(0, now - running)
-    workload, promise = state.queues.workloads.get(uid), state.promises.open.get(uid)
+    workload, promise = state.queues.workloads.get(uid), state.promises.waits.get(uid)
     if workload is not None:
         found |= {"owner": workload.origin.owner, "labels": workload.labels}
     if charge is not None:
         found["borrowed"] = _borrowed(state, charge)
-    if promise is not None and promise.latest:
-        found["promised_by"] = rfc3339(promise.latest)
+    if promise is not None and promise.first is not None:
+        found["promised_by"] = rfc3339(promise.first.latest)
     leaving = state.leaving.get(uid)
     if leaving is not None:
         found |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
