@@ -13,16 +13,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from muster.bus.bases import keep_base, load_whole_base
-from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, read_pointer
+from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, own_genesis, read_pointer
 from muster.bus.errors import BusError, NoRoomError, UnansweredError
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.objects import ObjectBroken, ObjectBucket
-from muster.bus.reader import message_at
 from muster.bus.streams import SEALED, SIZES, Limits, ensure, next_config
 from muster.events import subjects
-from muster.events.envelope import genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import Earlier, LogGoneError, LogIdentity, Snapshot
@@ -69,8 +67,7 @@ class JetStreamGenerations:
         if generation == identity.generation:
             return identity
         ended = next(ended for ended in identity.earlier if ended.generation == generation)
-        first = await message_at(self._js, subjects.log_stream(self._cell, generation), ended.first)
-        genesis = genesis_of(first.data) if first is not None else None
+        genesis = await own_genesis(self._js, self._cell, generation, ended.first)
         if genesis is None or genesis.log_id != ended.log_id:
             raise BusError(f"stream {subjects.log_stream(self._cell, generation)} does not begin with its genesis")
         return LogIdentity(identity.cell, ended.log_id, generation, ended.first, genesis.state)

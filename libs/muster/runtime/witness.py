@@ -20,14 +20,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from muster.bus.cell import own_genesis
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.reader import message_at
 from muster.bus.vouching import REACHING, Vouches
 from muster.core.objects.meta import PREFIX
 from muster.events import subjects
-from muster.events.envelope import genesis_of
 from muster.model.api import LEASES, NAMESPACES
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError, Clock, Log, LogIdentity, LogLostError
 from muster.runtime.clusterlease import NAMESPACE, REQUEST_S, RETRIES, holder_of
@@ -209,8 +208,8 @@ class Witness:
         A loss is recorded beside the log, for the keeper. Raises the errors of the log, but LogLostError.
         """
         if self._log is None or self._log.identity != log.identity:
-            first = await message_at(self._js, log.stream, log.identity.first)
-            genesis = genesis_of(first.data) if first is not None else None
+            identity = log.identity
+            genesis = await own_genesis(self._js, identity.cell, identity.generation, identity.first)
             self.parent = genesis.parent if genesis is not None else ""
         self._log = log
         try:
@@ -286,10 +285,11 @@ class Witness:
         """
         if commit is None or commit.generation <= log.identity.generation:
             return False
-        stream = subjects.log_stream(log.identity.cell, commit.generation)
-        info = await self._js.info(stream, checks=1)
-        first = await message_at(self._js, stream, info.state.first_seq) if info is not None else None
-        genesis = genesis_of(first.data) if first is not None else None
+        cell = log.identity.cell
+        info = await self._js.info(subjects.log_stream(cell, commit.generation), checks=1)
+        if info is None:
+            return False
+        genesis = await own_genesis(self._js, cell, commit.generation, info.state.first_seq)
         return genesis is not None and genesis.log_id == commit.log_id
 
     async def _compare(self, log: JetStreamLog, commit: WitnessedCommit | None) -> str:
