@@ -4,7 +4,7 @@
 ``deploy/install.yaml`` and ``deploy/install-small.yaml``, and the chart.
 Production: three servers of NATS and a Deployment for each process of a layout, twice but for the keeper. Small: one
 NATS, and one pod with the processes of layout ``all``. Both use the keys that ``muster nats keys`` makes, the
-certificate in Secret ``muster-nats-tls``, and the rights of deploy/rbac. ``muster_tools.kindlists`` writes the lists of
+certificate in Secret ``muster-nats-tls``, and the rights of deploy/rbac. ``muster_cli.kindlists`` writes the lists of
 kinds in the manifests that people write.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from muster.core.objects.meta import RAY_HEAD, RAY_NODE_TYPE
+from muster.runtime import kinds
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.layouts import GROUPS, KEEPER, LAYOUTS, SERVICES, members
 from muster.runtime.natsaccounts import ACCOUNTS_FILE, API, KEYS, dashed, inbox, secret_of
@@ -173,6 +174,8 @@ def _pod(account: str, containers: list[Object], keys: list[str], *, token: bool
         {"name": f"key-{dashed(key)}", "secret": {"secretName": secret_of(key), "defaultMode": 0o440}} for key in keys
     ]
     volumes += [_authority(), {"name": "tmp", "emptyDir": {}}]
+    if any(_reads_kinds(key) for key in keys):
+        volumes.append({"name": "kinds", "configMap": {"name": kinds.NAME, "optional": True}})
     if KEEPER in keys:
         volumes.append({"name": ARCHIVE, "persistentVolumeClaim": {"claimName": f"muster-{ARCHIVE}"}})
     spread = {
@@ -257,6 +260,8 @@ def _environment(user: str, port: int = 0) -> list[Object]:
         plain |= {"MUSTER_HEALTH_HOST": "0.0.0.0", "MUSTER_HEALTH_PORT": str(port)}  # noqa: S104 - inside its pod
     if user == KEEPER:
         plain |= {"MUSTER_LOG_ARCHIVE": f"/{ARCHIVE}"}
+    if _reads_kinds(user):
+        plain |= {"MUSTER_KINDS_FOLDER": KINDS_FOLDER}
     if GATEWAY in members(user):
         plain |= {"MUSTER_GATEWAY_HOST": "0.0.0.0"}  # noqa: S104 - inside its pod
     name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
@@ -269,7 +274,16 @@ def _mounts(user: str) -> list[Object]:
         {"name": "tls", "mountPath": "/run/muster/tls", "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
         *([{"name": ARCHIVE, "mountPath": f"/{ARCHIVE}"}] if user == KEEPER else []),
+        *([{"name": "kinds", "mountPath": KINDS_FOLDER, "readOnly": True}] if _reads_kinds(user) else []),
     ]
+
+
+KINDS_FOLDER = "/run/muster/kinds"
+
+
+def _reads_kinds(user: str) -> bool:
+    """Whether a process reads objects of jobs, and so the definitions of more kinds."""
+    return not {"watcher", "actuator", GATEWAY}.isdisjoint(members(user))
 
 
 def _log_init(replicas: int) -> Object:

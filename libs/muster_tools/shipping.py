@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from muster.runtime.layouts import LAYOUTS
-from muster_tools import kindlists
+from muster_cli import kindlists
 from muster_tools.installing import (
     ARCHIVE_SIZE,
     BASES,

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job, resource_of
 from muster.model.workload import Workload
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
@@ -56,7 +56,7 @@ class Lever(Struct, frozen=True):
 
         Raises CliError for a job that has finished.
         """
-        ref, resource = self.workload.ref, KINDS[self.workload.ref.kind].resource
+        ref, resource = self.workload.ref, resource_of(self.workload.ref.kind, self.workload.switch)
         if self.workload.phase == "finished":
             raise CliError(f"nothing is changed: {ref.kind} {ref.key} has finished")
         meta = await annotations_of(self.api.transport, resource, ref)
@@ -91,11 +91,7 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption |
 def job_named(state: ReadState, text: str) -> Workload:
     """The one present job that a name means. Raises CliError for no job, or for several."""
     kind, wanted = named(text)
-    jobs = [
-        workload
-        for workload in state.queues.workloads.values()
-        if workload.ref.kind in KINDS and kind in ("", workload.ref.kind)
-    ]
+    jobs = [job for job in state.queues.workloads.values() if is_job(job.ref.kind) and kind in ("", job.ref.kind)]
     matching = [job for job in jobs if wanted in (job.ref.key, job.ref.name)]
     if len(matching) == 1:
         return matching[0]

@@ -56,6 +56,16 @@ muster quota shares --queues queues.yaml   how much each queue gets
 """,
         order=45,
     ),
+    "kinds": Page(
+        name="kinds",
+        summary="Have Muster queue kinds of your own.",
+        details="",
+        examples="""
+muster kinds lint widget.yaml     whether a definition is understood
+muster kinds render widget.yaml   the rights, policies and subjects that it needs
+""",
+        order=47,
+    ),
     "log": Page(
         name="log",
         summary="Create and inspect the log of a cell.",
@@ -287,6 +297,30 @@ muster resume evictions --queue root/algorithm/video
         examples="""
 muster quota lint tree.yaml
 muster quota lint tree.yaml -o json
+""",
+    ),
+    Page(
+        name="kinds lint",
+        function="kinds_lint",
+        order=10,
+        summary="Check definitions of kinds.",
+        details="Takes files with one definition each, or a ConfigMap of definitions. Needs no server. Exit code 5 "
+        "when a definition is not understood, with the field and the way out.",
+        examples="""
+muster kinds lint widget.yaml
+""",
+    ),
+    Page(
+        name="kinds render",
+        function="kinds_render",
+        order=20,
+        summary="Print what kinds of your own need in the cluster.",
+        details="Prints ConfigMap muster-kinds with the definitions, the account of each controller, the rights of the "
+        "watcher and of the actuator, and the policies whose lists of kinds change; comments name subjects of NATS. "
+        "Give all kinds of your own at once: the ConfigMap holds them all. Needs no server.",
+        examples="""
+muster kinds render widget.yaml
+muster kinds render widget.yaml gadget.yaml --policies deploy/policies
 """,
     ),
     Page(

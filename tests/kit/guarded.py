@@ -47,6 +47,7 @@ CONTROLLERS = {
     "rayclusters.ray.io": OPERATOR,
     "rayservices.ray.io": OPERATOR,
     "sparkapplications.sparkoperator.k8s.io": SPARK,
+    "jobsets.jobset.x-k8s.io": JOBSETS,
 }
 """{resource: who runs it here}, beside those that deploy/rbac names."""
 MANAGED, ANOTHER, FREE, KEPT = "video", "text", "other", "devops"

@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from kit.doubles.training import MpiOperator, TrainingOperator
+from kit.doubles.jobsets import JobSetController
+from kit.doubles.training import MpiOperator, OthersOperator, TrainingOperator
 from kit.operators import SparkOperator
 from kit.story import rayjob
 from muster.core.workloads import registry
@@ -73,6 +74,56 @@ def pytorchjob(name: str = "py", namespace: str = "video", *, cpu: str = "1", wo
     return _kubeflow("PyTorchJob", "v1", "pytorchReplicaSpecs", types, name, namespace, cpu)
 
 
+def xgboostjob(name: str = "xgb", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
+    types = {"Master": 1, "Worker": workers}
+    return _kubeflow("XGBoostJob", "v1", "xgbReplicaSpecs", types, name, namespace, cpu)
+
+
+def paddlejob(name: str = "paddle", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
+    types = {"Master": 1, "Worker": workers}
+    return _kubeflow("PaddleJob", "v1", "paddleReplicaSpecs", types, name, namespace, cpu)
+
+
+def jaxjob(name: str = "jax", namespace: str = "video", *, cpu: str = "1", workers: int = 3) -> Obj:
+    return _kubeflow("JAXJob", "v1", "jaxReplicaSpecs", {"Worker": workers}, name, namespace, cpu)
+
+
+def jobset(name: str = "set", namespace: str = "video", *, cpu: str = "1", replicas: int = 1, **spec: Any) -> Obj:
+    """A JobSet of a driver, and of Jobs of two workers."""
+    workers = {"parallelism": 2, "completions": 2, "template": template(cpu, restartPolicy="Never")}
+    driver = {"template": template(cpu, restartPolicy="Never")}
+    roles = [
+        {"name": "driver", "replicas": 1, "template": {"spec": driver}},
+        {"name": "workers", "replicas": replicas, "template": {"spec": workers}},
+    ]
+    body = {"suspend": True, "replicatedJobs": roles, **spec}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta(name, namespace), "spec": body}
+
+
+def trainjob(name: str = "train", namespace: str = "video", *, cpu: str = "1", nodes: int = 2, **spec: Any) -> Obj:
+    trainer = {"numNodes": nodes, "resourcesPerNode": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    body = {"suspend": True, "runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, **spec}
+    kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    return {**kind, "metadata": meta(name, namespace), "spec": body}
+
+
+def appwrapper(name: str = "wrap", namespace: str = "video", *, cpu: str = "1", **spec: Any) -> Obj:
+    """An AppWrapper around a Job of two pods."""
+    inner = job(f"{name}-job", namespace, cpu=cpu, suspend=False)
+    body = {"suspend": True, "components": [{"template": inner}], **spec}
+    kind = {"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper"}
+    return {**kind, "metadata": meta(name, namespace), "spec": body}
+
+
+def workflow(name: str = "flow", namespace: str = "video", *, cpu: str = "2", **spec: Any) -> Obj:
+    """A Workflow of Argo that says what it needs at least."""
+    marks = {"kube-queue/min-resources": f"cpu: {cpu}\nmemory: 2Gi\n"}
+    container = {"image": "busybox", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    body = {"suspend": True, "entrypoint": "main", "templates": [{"name": "main", "container": container}], **spec}
+    head = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}
+    return {**head, "metadata": meta(name, namespace, annotations=marks), "spec": body}
+
+
 def mpijob(name: str = "mpi", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
     types = {"Launcher": 1, "Worker": workers}
     return _kubeflow("MPIJob", "v2beta1", "mpiReplicaSpecs", types, name, namespace, cpu)
@@ -119,8 +170,8 @@ class KindFacts(Struct, frozen=True):
     full: int
     unit: str
     """What the QueueUnit of one called ``one`` is called."""
-    settled: Obj
-    """Status of one that is suspended and at rest, as its controller confirms it."""
+    settled: Obj | None
+    """Status of one that is suspended and at rest, as its controller confirms it; None where no controller does."""
     starting: Obj
     running: Obj
     suspending: Obj | None
@@ -137,8 +188,13 @@ _REPLICAS = {"replicaStatuses": {"Worker": {"active": 2}}}
 _KUBEFLOW_RUNS = {**conditions("Created", "Running"), **_REPLICAS}
 
 
+def _roles(**counts: int) -> Obj:
+    """What a JobSet and a TrainJob tell of the Jobs of a role."""
+    return {"name": "workers", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0, **counts}
+
+
 def _kubeflow_facts(make: Callable[..., Obj], unit: str, specs: str, first: str) -> KindFacts:
-    templates = tuple(f"/spec/{specs}/{replica}/template" for replica in (first, "Worker"))
+    templates = tuple(f"/spec/{specs}/{replica}/template" for replica in dict.fromkeys((first, "Worker")))
     return KindFacts(
         make,
         ack=3000,
@@ -231,6 +287,56 @@ KINDS: dict[str, KindFacts] = {
         template="/spec/driver",
         templates=("/spec/driver", "/spec/executor"),
     ),
+    "XGBoostJob": _kubeflow_facts(xgboostjob, "one-xgboostjob-qu", "xgbReplicaSpecs", "Master"),
+    "JAXJob": _kubeflow_facts(jaxjob, "one-jaxjob-qu", "jaxReplicaSpecs", "Worker"),
+    "PaddleJob": _kubeflow_facts(paddlejob, "one-paddlejob-qu", "paddleReplicaSpecs", "Master"),
+    "JobSet": KindFacts(
+        jobset,
+        ack=3000,
+        full=3000,
+        unit="one-jobset-qu",
+        settled={**conditions("Suspended"), "replicatedJobsStatus": [_roles(suspended=1)]},
+        starting={"replicatedJobsStatus": [_roles(active=1)]},
+        running={"replicatedJobsStatus": [_roles(active=1, ready=1)]},
+        suspending={"replicatedJobsStatus": [_roles(active=1)]},
+        over={"succeeded": conditions("Completed"), "failed": conditions("Failed")},
+        template="/spec/replicatedJobs/0/template/spec/template/spec",
+        templates=tuple(f"/spec/replicatedJobs/{index}/template/spec/template" for index in (0, 1)),
+    ),
+    "TrainJob": KindFacts(
+        trainjob,
+        ack=2000,
+        full=2000,
+        unit="one-trainjob-qu",
+        settled={**conditions("Suspended"), "jobsStatus": [_roles(suspended=1)]},
+        starting={"jobsStatus": [_roles(active=1)]},
+        running={"jobsStatus": [_roles(active=1, ready=1)]},
+        suspending={"jobsStatus": [_roles(active=1)]},
+        over={"succeeded": conditions("Complete"), "failed": conditions("Failed")},
+    ),
+    "AppWrapper": KindFacts(
+        appwrapper,
+        ack=2000,
+        full=2000,
+        unit="one-appwrapper-qu",
+        settled={"phase": "Suspended"},
+        starting={"phase": "Resuming"},
+        running={"phase": "Running"},
+        suspending={"phase": "Suspending"},
+        over={"succeeded": {"phase": "Succeeded"}, "failed": {"phase": "Failed"}},
+        template="/spec/components/0/template/spec/template/spec",
+    ),
+    "Workflow": KindFacts(
+        workflow,
+        ack=2000,
+        full=2000,
+        unit="one-workflow-qu",
+        settled=None,
+        starting={},
+        running={"phase": "Running"},
+        suspending=None,
+        over={"succeeded": {"phase": "Succeeded"}, "failed": {"phase": "Error"}},
+    ),
 }
 
 total(KINDS, registry.KINDS, "tests/kit/jobs.py (KINDS)")
@@ -240,5 +346,11 @@ OPERATORS: dict[str, Callable[[], Controller]] = {
     "PyTorchJob": TrainingOperator,
     "MPIJob": MpiOperator,
     "SparkApplication": SparkOperator,
+    "XGBoostJob": OthersOperator,
+    "JAXJob": OthersOperator,
+    "PaddleJob": OthersOperator,
+    "JobSet": JobSetController,
 }
 """The simulated controller of each kind that the fake cluster has none for."""
+FORMS = ("RayJob", "RayCluster", "RayService", "Job", "PyTorchJob", "MPIJob", "SparkApplication", "JobSet")
+"""One kind of each form of controller."""

@@ -269,26 +269,56 @@ class Judge:
         return [name for name in self.runs if self.legal([name])]
 
     def legal(self, gone: Iterable[str]) -> bool:
-        """A tree: nothing falls below its guarantee. KAI queues: each is above its quota before one more leaves."""
+        """Each queue is above its guarantee, or its quota, before one more leaves."""
+        rest = list(gone)
+        if any(self.runs[name].queue == self.of for name in rest):
+            return False
+        if self.kai:
+            return self._by_quotas(rest)
+        rest.sort(key=lambda name: self._beside(self.runs[name].queue))  # Who is nearest to ``of`` leaves first.
+        while rest:
+            last = next((name for name in rest if self._may(name, {*rest} - {name})), None)
+            if last is None:
+                return False
+            rest.remove(last)
+        return True
+
+    def _by_quotas(self, gone: list[str]) -> bool:
         taken: dict[str, list[int]] = {}
         for name in gone:
-            each = self.runs[name]
-            if each.queue == self.of:
-                return False
-            taken.setdefault(each.queue, []).append(each.shape.milli)
-        for name, amounts in taken.items():
-            left = self.used[name] - sum(amounts)
-            if left + max(amounts) * self.kai < self.guarantees[name] * WHOLE + self.kai:
-                return False
-        return self.kai or self._departments(taken)
+            taken.setdefault(self.runs[name].queue, []).append(self.runs[name].shape.milli)
+        left = {queue: self.used[queue] - sum(amounts) for queue, amounts in taken.items()}
+        return all(left[queue] + max(taken[queue]) > self.guarantees[queue] * WHOLE for queue in taken)
 
-    def _departments(self, taken: dict[str, list[int]]) -> bool:
-        for above in {self.parents[name] for name in taken if name in self.parents} - {self.parents.get(self.of)}:
-            inside = [name for name in self.guarantees if self.parents.get(name) == above]
-            left = sum(self.used[name] - sum(taken.get(name, ())) for name in inside)
-            if left < sum(self.guarantees[name] for name in inside) * WHOLE:
+    def _beside(self, queue: str) -> bool:
+        """Whether a queue is in the department of ``of``."""
+        return queue in self.parents and self.parents[queue] == self.parents.get(self.of)
+
+    def _within(self, queue: str) -> list[str]:
+        """The queues of a department."""
+        return [name for name in self.guarantees if self.parents.get(name) == self.parents[queue]]
+
+    def _may(self, name: str, gone: set[str]) -> bool:
+        """Whether one more job leaves when these have gone: each node of its side is above its guarantee. It began
+        after what its queue is guaranteed was in use, or its side keeps its guarantee without it.
+        """
+        each, sides = self.runs[name], [[self.runs[name].queue]]
+        if each.queue in self.parents and not self._beside(each.queue):
+            sides.append(self._within(each.queue))
+        amounts = [(self._uses(side, gone), sum(self.guarantees[one] for one in side) * WHOLE) for side in sides]
+        if self.of in self.parents and not self._beside(each.queue):
+            mine = self._within(self.of)
+            if self._uses(mine, gone) + self.shape.milli > sum(self.guarantees[one] for one in mine) * WHOLE:
                 return False
-        return True
+        alike = (other for other in self.runs if other not in gone and self.runs[other].queue == each.queue)
+        before = sum(self.runs[other].shape.milli for other in alike if self.runs[other].since <= each.since)
+        keeps = all(uses - each.shape.milli >= least for uses, least in amounts)
+        return all(uses > least for uses, least in amounts) and (keeps or before > amounts[0][1])
+
+    def _uses(self, queues: list[str], gone: set[str]) -> int:
+        return sum(self.used[queue] for queue in queues) - sum(
+            self.runs[name].shape.milli for name in gone if self.runs[name].queue in queues
+        )
 
     def fits(self, gone: Iterable[str]) -> bool:
         """Whether the nodes have room for all of its pods with these gone."""

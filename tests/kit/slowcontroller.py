@@ -89,7 +89,7 @@ class Eviction:
         definitions = [each for each in others() if operator and each["spec"]["names"]["kind"] in _served_with(kind)]
         self.cluster = SimCluster(
             NODES,
-            kuberay=OperatorSettings(submitter_pods=kind in ("Job", "RayJob")),
+            kuberay=OperatorSettings(submitter_pods=kind == "RayJob" or KINDS[kind].pods_of == ("Job",)),
             others=[operator()] if operator else [],
             definitions=copy.deepcopy(definitions),
             lag=self.lag,

@@ -55,7 +55,7 @@ def held_for_another() -> tuple[Scene, str]:
         scene.runs(name)
     scene.lines("job a/owed cpu=5")
     scene.suspended(scene.victims()[0])
-    scene.lines("job b/late cpu=1")
+    scene.lines("job b/late cpu=2")
     return scene, "b/late"
 
 

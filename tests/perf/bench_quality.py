@@ -58,7 +58,6 @@ FIGURES: Mapping[str, Callable[[SimulationMetrics, int], float]] = {
     "evictions per job": lambda found, jobs: found.evictions / jobs,
     "most evictions of one job": lambda found, _: found.max_evictions_per_job,
     "guarantee unserved, GPU-h": lambda found, _: found.guarantee_violation_gpu_s / 3600,
-    "of it reclaimable, GPU-h": lambda found, _: found.guarantee_reclaimable_gpu_s / 3600,
     "quota violation, GPU-h": lambda found, _: found.quota_violation_gpu_s / 3600,
     "Jain": lambda found, _: found.fairness_jain or 0,
 }
@@ -129,8 +128,7 @@ def graces(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks. `grace`: how long who is owed waits before others are evicted for it, "
         "`muster.dev/reclaim-grace`. `lends`: `muster.dev/borrow-freely: 4h`. What is unserved of a guarantee within "
-        "the grace counts as unserved too; reclaimable is the part that no rule protects. The other policies know no "
-        "grace: their rows are those of the section above."
+        "the grace counts as unserved too. The other policies know no grace: their rows are those of the section above."
     )
     return _grid("The Philly trace by reclaim grace", about, graced(traces), say)
 

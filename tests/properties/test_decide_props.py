@@ -65,6 +65,52 @@ def test_every_queue_gets_what_it_is_guaranteed(seed: int) -> None:
         assert used[queue] + gpus > quotas[queue], f"{each.job} is owed {gpus} in {queue}, which has {used[queue]}"
 
 
+@settings(max_examples=examples(60))
+@given(st.integers(0, 2**32))
+def test_what_is_owed_goes_first_and_nobody_starts_to_be_evicted_at_once(seed: int) -> None:
+    """An ElasticQuotaTree on one node, whose mins add up to all there is, in one or two departments."""
+    rng = Random(seed)
+    state, mins = owed_before_borrowed(rng)
+    found = answer(state)
+    asks = {job["name"]: (job["queue"], job["pods"][0]["gpus"]) for job in state["jobs"]}
+    ran = {job["name"] for job in state["jobs"] if job["pods"][0].get("phase")}
+    assert {each.job for each in found.evicted} <= ran, "started and evicted in the same minute"
+    assert max(Counter(each.job for each in found.evicted).values(), default=0) <= 1
+    used = Counter(dict.fromkeys(mins, 0))
+    for name, _ in states.placed(found):
+        used[asks[name][0]] += asks[name][1]
+    for each in found.waiting:
+        queue, gpus = asks[each.job]
+        assert used[queue] + gpus > mins[queue], f"{each.job} is owed {gpus} in {queue}, which has {used[queue]}"
+
+
+def owed_before_borrowed(rng: Random) -> tuple[states.State, dict[str, int]]:
+    """(the state, the min of each queue)"""
+    gpu, mins = "nvidia.com/gpu", {name: rng.randint(0, 4) for name in "abcd"}
+    total = max(sum(mins.values()), 1)
+    leaves = [
+        {"name": name, "namespaces": [name], "min": {gpu: least}, "max": {gpu: total}} for name, least in mins.items()
+    ]
+    if rng.random() < 0.5:
+        halves = ("left", leaves[:2]), ("right", leaves[2:])
+        sums = [sum(leaf["min"][gpu] for leaf in half) for _, half in halves]
+        leaves = [
+            {"name": name, "min": {gpu: least}, "max": {gpu: total}, "children": half}
+            for (name, half), least in zip(halves, sums, strict=True)
+        ]
+    root = {"name": "root", "min": {gpu: total}, "max": {gpu: total}, "children": leaves}
+    tree = {"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree", "metadata": {"name": "t"}}
+    jobs, free = [], total
+    for index in range(rng.randint(2, 10)):
+        gpus = rng.randint(1, min(4, total))
+        runs = rng.random() < 0.6 and gpus <= free
+        free -= gpus if runs else 0
+        pod = {"gpus": gpus} | ({"phase": "Running", "node": "n", "started_s": index} if runs else {})
+        jobs.append({"name": f"j{index}", "queue": rng.choice("abcd"), "pods": [pod], "created_s": index})
+    queues = {**tree, "spec": {"root": root}}
+    return {"nodes": [{"name": "n", "gpus": total}], "queues": queues, "jobs": jobs, "now_s": 86_400}, mins
+
+
 def test_the_states_are_worth_something() -> None:
     found = [answer(states.state(Random(seed))) for seed in range(60)]
     assert sum(len(each.admitted) for each in found) > 60

@@ -142,8 +142,8 @@ def test_others_give_the_rest_once_the_claimant_is_within_its_min_without_lower_
     assert load.victims("root/a", claimant, 5) == ["low", "y"]
     assert load.victims("root/a", claimant, 5, reclaims=False) == []
     assert load.objection("root/a", claimant, 5, ["low", "y"]) == ""
-    assert load.objection("root/a", Demand({"cpu": 5}), 5, ["low", "y", "x"]) == "beyond_guarantee"
-    assert load.objection("root/a", claimant, 5, ["low", "y", "x"]) == "too_many_victims"
+    assert load.objection("root/a", Demand({"cpu": 5}), 5, ["low", "y", "x"]) == "below_min"
+    assert load.objection("root/a", claimant, 5, ["low", "y", "x"]) == "below_min", "x makes no room that is lacking"
     assert load.objection("root/a", claimant, 5, ["low", "same"]) == "not_lower"
 
 

@@ -19,11 +19,9 @@ from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FUL
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     PreemptionProposed,
-    ReclaimDeferred,
 )
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
-from muster.told.wording.events import tell
 
 
 def two_teams(whole: int = 20, least: int = 10) -> TreeNodeSpec:
@@ -44,16 +42,16 @@ def test_who_was_evicted_does_not_evict_in_turn_kueue_3779_7101_14543_volcano_56
     play.clean()
 
 
-def test_lumps_that_cannot_be_given_back_are_left_alone_and_said_kueue_6929() -> None:
-    """The borrower's only job is larger than what it borrows: taking it would take its own guarantee away."""
+def test_a_lump_larger_than_what_its_queue_borrows_is_given_back_as_a_whole_kueue_6929() -> None:
+    """Its queue then claims what is left of its own guarantee, with jobs that fit there; the lump waits for all."""
     play = Play(two_teams(16, 8), {"age-limit": "0"})
     play.submit("lump", "one", "14", wait_ms=30_000)
-    play.submit("owed", "two", "4", wait_ms=3_600_000)
-    assert play.evictions() == []
-    assert play.state_of("lump") == "Running"
-    said = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, ReclaimDeferred)]
-    assert len(said) == 1, "told once, not once a round"
-    assert "no borrower in quota root can be evicted" in tell(said[0]).text
+    play.submit("owed", "two", "4", wait_ms=30_000)
+    assert play.evictions() == ["lump"]
+    assert play.state_of("owed") == "Running"
+    play.submit("small", "one", "8", wait_ms=3_600_000)
+    assert play.state_of("small") == "Running"
+    assert play.evictions() == ["lump"], "once, and never again"
     play.clean()
 
 

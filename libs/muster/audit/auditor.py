@@ -242,14 +242,13 @@ class Auditor:
             self._add(charge, 1)
 
     def _changed(self, event: ChargeChanged) -> None:
-        """I6: the event changes an existing charge, and never below the grant."""
+        """I6: the event changes an existing charge. The grant of running work follows the charge down."""
         charge = self._charges.get(event.ref.uid)
         same = charge is not None and charge.attempt == event.attempt
         self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
         if charge is None:
             return
-        short = [name for name, amount in charge.granted.items() if event.request.get(name, 0) < amount]
-        self._check("I6", not short, f"{event.ref} is charged less {', '.join(short)} than it was granted")
+        charge.granted = {name: amount - event.over.get(name, 0) for name, amount in event.request.items()}
         self._add(charge, -1)
         charge.request, charge.pods = event.request, event.pods
         self._add(charge, 1)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from muster.audit.auditbooks import ChargeSeen, Finding, Orders, Trees, add_amounts, amounts_of
 from muster.events.decisions import EvictionOrdered
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.quota import COUNTED, MACHINES, QuotaNode
+from muster.model.quota import MACHINES, QuotaNode
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 
@@ -41,11 +41,32 @@ class Accounts(Struct):
             add_amounts(self.used, charge.queue, charge.amounts, times)
 
     def enough(self) -> bool:
-        """Whether the claimant fits; with room from other quotas, also whether the claimant is within its min."""
+        """Whether the claimant fits; with room from other quotas, also whether it is covered by a guarantee, and the
+        others could have left without the rest.
+        """
         event = self.event
         fits = _fits(path_chain(event.queue), amounts_of(event), self.nodes, self.total())
         within = event.kind == "service" or not self.others
-        return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
+        return fits and (within or (bool(_covering(event, self.nodes, self.total())) and self.lent() is None))
+
+    def lent(self) -> ChargeSeen | None:
+        """The first job of another queue that was not above the guarantees of its side when its turn came."""
+        self.leave(self.others, 1)
+        first: ChargeSeen | None = None
+        for charge in self.others:
+            first = first or (None if self._above(charge) else charge)
+            self.leave([charge])
+        return first
+
+    def _above(self, charge: ChargeSeen) -> bool:
+        """Whether every node of a job's side uses more of one requested resource than it is guaranteed."""
+        mine, total = path_chain(self.event.queue), self.total()
+        sides = [at for at in path_chain(charge.queue) if at in self.nodes and at not in mine]
+        return any(
+            all(total.get(at, {}).get(name, 0) > self.nodes[at].guaranteed.get(name, 0) for at in sides)
+            for name, asked in amounts_of(self.event).items()
+            if asked and charge.amounts.get(name)
+        )
 
     def total(self) -> dict[str, Vector]:
         """The amounts charged, and held for other jobs, by node."""
@@ -96,15 +117,13 @@ def findings(
     if tree is not None and tree.by_shares:
         return  # by fair shares, which the accountant judges: there is no min to fall below
     if event.kind != "service" and (books.others or not books.own):
-        yield from _owed(event, nodes, books.total())
+        within = bool(_covering(event, nodes, books.total()))
+        beyond = f"that is beyond every min from {event.queue} upwards"
+        yield "I19", within, f"{event.ref} asks for {event.request}, and {beyond}"
     books.leave(books.others)
-    for charge in books.others:
-        for at in path_chain(charge.queue):
-            least = (
-                nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in path_chain(event.queue) else 0
-            )
-            left = books.used.get(at, {}).get(event.resource, 0)
-            yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
+    kept = books.lent()
+    queue = kept.queue if kept is not None else ""
+    yield "I19", kept is None, f"a job of {queue} is evicted for {event.ref}, and {queue} is within its min before"
     if not trees.move and not any(node.kept for node in nodes.values()):
         yield from _needed(books, places=before.places)
 
@@ -207,35 +226,19 @@ def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[
                 yield "I19", now + asked <= least, f"{event.ref} is not preemptible and beyond the min of {node.path}"
 
 
-def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Finding]:
-    """The claimant stays within a guarantee: of its leaf, or of a node between its leaf and the root.
-
-    A claimant that also takes from its own queue stays within the guarantee of its leaf.
+def _covering(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> str:
+    """The lowest node below the root within whose guarantee the claimant stays, in all that the tree guarantees to any
+    queue; empty without such a node. A claimant that also takes from its own queue stays within its leaf's guarantee.
     """
-    above = [nodes[at] for at in path_chain(event.queue) if at in nodes]
-    names = [
-        name
-        for name in event.request
-        if any(name in node.limit or name in node.guaranteed for node in above) and name not in COUNTED
-    ]
-
-    def least(path: str, name: str) -> int:
-        """The usage of a node, or the guarantee where higher."""
-        return max(used.get(path, {}).get(name, 0), nodes[path].guaranteed.get(name, 0))
-
-    def within_min(node: QuotaNode, name: str) -> bool:
-        others = sum(least(child, name) for child in node.children if child not in path_chain(event.queue))
-        mine = [child for child in node.children if child in path_chain(event.queue)] or [node.path]
-        now = sum(used.get(at, {}).get(name, 0) for at in mine) + others
-        return now + event.request[name] <= node.guaranteed.get(name, 0)
-
-    levels = above[:1] if event.kind == "priority" else above[:-1] or above
-    within = any(all(within_min(node, name) for name in names) for node in levels)
-    yield (
-        "I19",
-        within,
-        f"{event.ref} asks for {event.request}, and that is beyond every min from {event.queue} upwards",
-    )
+    root = root_of(event.queue)
+    some = {name for at, node in nodes.items() if at != root and root_of(at) == root for name in node.guaranteed}
+    names = [name for name, asked in event.request.items() if asked and name in some]
+    levels = [at for at in path_chain(event.queue)[:-1] if at in nodes]
+    for at in (levels[:1] if event.kind == "priority" else levels) if names else ():
+        uses, least = used.get(at, {}), nodes[at].guaranteed
+        if all(uses.get(name, 0) + event.request[name] <= least.get(name, 0) for name in names):
+            return at
+    return ""
 
 
 def _fits(path: Iterable[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:

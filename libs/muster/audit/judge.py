@@ -7,6 +7,7 @@ log, and runs before any fold: the epoch, the generation, the clock, and the att
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from muster.core.docket import digest_of, parts
@@ -54,9 +55,7 @@ def _watched(row: Watched) -> Iterator[type[Event]]:
     if row.shard == CONFIGURING:
         yield KindsConfigured
     if row.observed is WorkloadObserved:
-        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished)
-    if row.both:
-        yield from (ChildObserved, ChildGone)
+        yield from (WorkloadAbridged, WorkloadStarted, WorkloadFinished, ChildObserved, ChildGone)
 
 
 def _by_kind(types: tuple[type[Event], ...]) -> Rights:
@@ -65,7 +64,17 @@ def _by_kind(types: tuple[type[Event], ...]) -> Rights:
 
 
 RIGHTS: Mapping[str, Rights] = dict(_rights())
-"""{stage.shard: allowed events}; no other subjects exist."""
+"""{stage.shard: allowed events}; besides these only shards of kinds that a ConfigMap defines exist."""
+
+_DEFINED = re.compile(r"watcher\.[a-z][a-z0-9]{0,62}")
+"""The shard of such a kind, by its resource. A message alone says not whether the kind was defined; the users of NATS
+may publish on subjects that are named, and on no other (deploy/nats/accounts.conf)."""
+_OF_DEFINED = RIGHTS["watcher.rayjobs"]
+
+
+def rights_of(seat: str) -> Rights | None:
+    """The events that a seat may append; None for a seat that cannot exist."""
+    return RIGHTS.get(seat) or (_OF_DEFINED if _DEFINED.fullmatch(seat) else None)
 
 
 def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
@@ -104,7 +113,7 @@ def overtakes(other: Stored, mine: Commit) -> bool:
 
 
 def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
-    rights = RIGHTS.get(seat)
+    rights = rights_of(seat)
     if rights is None:
         return problem("", "no_such_seat", seat=seat)
     if f"{commit.stage}.{commit.shard}" != seat:

@@ -114,6 +114,8 @@ class StageState(Struct):
     """Kinds to be listed before any admission."""
     kinds: tuple[str, ...] = ("RayJob",)
     """The enabled workload kinds."""
+    definitions: dict[str, str] = field(default_factory=dict)
+    """{kind: definition as JSON} of the kinds that a ConfigMap defines."""
     listed: dict[str, int] = field(default_factory=dict)
     """Kinds listed in their current watch epoch -> resourceVersion of the newest list, 0 where unknown."""
 
@@ -359,6 +361,7 @@ def _kinds_configured(state: StageState, _at: Position, event: KindsConfigured) 
         if kind not in state.required and kind not in state.listed:
             state.unsynced[kind] = None
     state.kinds, state.required = event.kinds, dict.fromkeys(event.required)
+    state.definitions = event.definitions
     for kind in [kind for kind in state.unsynced if kind not in state.required]:
         del state.unsynced[kind]
 

@@ -10,9 +10,10 @@ from muster.model.resources import Vector
 
 
 class ChargeChanged(Decision, frozen=True, kw_only=True):
-    """The running part of a charged workload has grown beyond the grant, or has shrunk again.
+    """More of a charged workload may run than was charged, or less.
 
-    From here on the charge is the larger of both, resource by resource, even over a limit.
+    From here on the charge is what may still run: the larger of the pods to be made and of the pods that are there,
+    resource by resource, even over a limit. The grant of a running workload falls with the charge.
     """
 
     ref: Ref

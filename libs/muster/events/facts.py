@@ -54,6 +54,8 @@ class KindsConfigured(Event, frozen=True, kw_only=True):
 
     kinds: tuple[str, ...]
     required: tuple[str, ...]
+    definitions: dict[str, str] = field(default_factory=dict)
+    """{kind: definition as JSON} of the kinds that a ConfigMap defines."""
 
 
 class WorkloadObserved(Event, frozen=True, kw_only=True):

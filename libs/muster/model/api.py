@@ -91,16 +91,8 @@ CRDS = ApiResource(
 VERSIONS: dict[str, str] = {
     resource.kind: resource.api_version
     for resource in (
-        RAYJOBS,
-        RAYCLUSTERS,
-        RAYSERVICES,
         PODS,
         NODES,
-        JOBS,
-        TFJOBS,
-        PYTORCHJOBS,
-        MPIJOBS,
-        SPARKAPPLICATIONS,
         PRIORITY_CLASSES,
         QUOTA_TREES,
         QUEUES,
@@ -109,4 +101,4 @@ VERSIONS: dict[str, str] = {
         PROVISIONING_REQUESTS,
     )
 }
-"""{kind: apiVersion} of everything we read."""
+"""{kind: apiVersion} of everything we read that is no job."""

@@ -40,7 +40,14 @@ ObjectCode = Literal[
 
 KindCode = Literal[
     "foreign_manager",
-    "of_a_jobset",
+    "size_unknown",
+    "kind_taken",
+    "not_a_kind",
+    "not_a_group_version",
+    "not_a_plural",
+    "not_a_path",
+    "not_a_switch",
+    "paths_contradict",
     "idle_suspended",
     "uses_existing_cluster",
     "ray_cluster_missing",

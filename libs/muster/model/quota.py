@@ -148,11 +148,17 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """By which rules it is applied: of ElasticQuotaTrees (guarantees) or of KAI queues (quotas and fair shares)."""
     disabled: dict[str, FieldProblem] = field(default_factory=dict)
     """name of a queue that is not in force -> why; in a tree compiled from many objects"""
+    shared: Vector | None = None
+    """The part of the root's limit that fair shares divide, where some of the nodes are not ready; None: all of it."""
 
     @property
     def by_shares(self) -> bool:
         """Whether fair shares order queues and choose victims of reclaim, and priorities those of preemption."""
         return self.rule_profile == "kai"
+
+    def divides(self, name: str) -> int:
+        """The amount of a limited resource that fair shares divide."""
+        return self.nodes[0].limit[name] if self.shared is None else self.shared.get(name, 0)
 
     @property
     def root(self) -> str:

@@ -171,3 +171,8 @@ def highest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
         if amount > result.get(name, 0):
             result[name] = amount
     return result
+
+
+def lowest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
+    """Per resource of ``one`` the smaller of the two amounts."""
+    return {name: min(amount, other.get(name, 0)) for name, amount in one.items()}

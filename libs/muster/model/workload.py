@@ -94,6 +94,18 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     """Whether it has these: what is not there is added as a whole."""
 
 
+class SwitchField(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The field that suspends objects of a kind that a ConfigMap defines: no reader of the log needs the definition."""
+
+    group: str
+    version: str
+    plural: str
+    at: str
+    """JSON pointer."""
+    value: bool | str = True
+    resumed: bool | str = False
+
+
 class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     """The facts about an object that a patch needs to suspend or resume the object."""
 
@@ -103,6 +115,8 @@ class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
     templates: tuple[Template, ...] = ()
     """Descriptions of its pods; none where Muster does not choose the scheduler."""
+    field: SwitchField | None = None
+    """None: the field of a kind that Muster knows by itself."""
 
 
 DIRECT = Switch()

@@ -16,9 +16,10 @@ import yaml
 from msgspec import Struct
 
 from muster.core.stage import NEWEST, OLDEST
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import KINDS, OWN
 from muster.events.subjects import DEFAULT_CELL, check_cell
 from muster.events.system import PlacementMode
+from muster.runtime import kinds
 
 PREFIX = "MUSTER_"
 _NOT_FIELDS = frozenset({"CONFIG"})
@@ -73,6 +74,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the actuator writes; false observes only."""
     kinds: str = ",".join(KINDS)
     """Kinds that are queued, with commas. One whose definition the cluster does not have is skipped."""
+    kinds_folder: str = ""
+    """Folder with definitions of more kinds, a file each: ConfigMap muster-kinds, mounted; these kinds are queued."""
     placement: PlacementMode = "off"
     """How gangs of jobs are placed: off (quota alone decides), native (by kube-scheduler), pack or spread (by us)."""
     placement_cpu: Literal["", "pack", "spread"] = ""
@@ -164,7 +167,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def kinds_on(self) -> tuple[str, ...]:
         """The kinds that are queued, in the order of the registry, after unknown ones."""
         named = dict.fromkeys(name.strip() for name in self.kinds.split(",") if name.strip())
-        return (*sorted(named.keys() - KINDS.keys()), *(kind for kind in KINDS if kind in named))
+        return (*sorted(named.keys() - KINDS.keys()), *(kind for kind in KINDS if kind in named or kind not in OWN))
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
@@ -193,6 +196,8 @@ def load_with_origins(environ: Mapping[str, str] | None = None, **overrides: Any
         else:
             problems.append(f"{name} is no setting; the settings are {', '.join(sorted(known))}")
     values |= overrides
+    if values.get("kinds_folder"):
+        kinds.load(str(values["kinds_folder"]))
     origins |= dict.fromkeys(overrides, "option")
     try:
         config = msgspec.convert(values, Config, strict=False)

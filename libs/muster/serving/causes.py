@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events.base import Decision
 from muster.events.envelope import Stored
 from muster.model.text import instant
@@ -41,5 +41,5 @@ def _cause(stored: Stored, index: int, lens: Lens, state: ReadState) -> shapes.C
     namespace = ref.namespace if ref is not None else ""
     if not (lens.sees(namespace) if namespace else lens.scope.whole):
         return shapes.CauseView(*place, "", "", "about something that you may not see")
-    job = ref.key if ref is not None and (ref.kind in KINDS or ref.uid in state.records) else ""
+    job = ref.key if ref is not None and (is_job(ref.kind) or ref.uid in state.records) else ""
     return shapes.CauseView(*place, told.word, lens.words(told.subject), lens.words(told.text), job)

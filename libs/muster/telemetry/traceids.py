@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events.base import Event
 from muster.events.decisions import CandidatesProposed, EvictionOrdered
 from muster.events.facts import ObjectGone, WorkloadGone, WorkloadObserved
@@ -58,5 +58,5 @@ def workloads_of(event: Event) -> Iterator[Ref]:
             return  # What a workload runs through has the kind of a workload, and is none.
         case _:
             ref = getattr(event, "ref", None)
-            if isinstance(ref, Ref) and ref.kind in KINDS:
+            if isinstance(ref, Ref) and is_job(ref.kind):
                 yield ref

@@ -41,7 +41,6 @@ class SimulationMetrics(Struct, kw_only=True):
     fairness_min: float | None
     quota_violation_gpu_s: float
     guarantee_violation_gpu_s: float
-    guarantee_reclaimable_gpu_s: float
     partial_hold_gpu_s: float
     starvation_max_s: float
     sharing_incentive_max: float | None
@@ -104,7 +103,6 @@ def measure(
             fairness_min=worst,
             quota_violation_gpu_s=sums.over_max,
             guarantee_violation_gpu_s=sums.under_guarantee,
-            guarantee_reclaimable_gpu_s=sums.reclaimable,
             partial_hold_gpu_s=sum(_held(pair, history.end) for pair in pairs),
             starvation_max_s=sums.longest_head_s,
             sharing_incentive_max=incentive(trace, history, alone or {}),

@@ -31,7 +31,6 @@ class Integrals(Struct):
     asked_of_share: dict[str, float] = field(default_factory=dict)
     over_max: float = 0.0
     under_guarantee: float = 0.0
-    reclaimable: float = 0.0
     longest_head_s: float = 0.0
 
 
@@ -205,45 +204,30 @@ class Sweep:
             sums.used_of_share[path] += min(used, share) * span
             sums.asked_of_share[path] += min(share, asked) * span
             rooms[path] = self.heads[path].guaranteed - used
-        unserved = self._unserved(rooms)
-        sums.under_guarantee += unserved * span
-        sums.reclaimable += self._reclaimable(rooms) * span if unserved else 0.0
+        sums.under_guarantee += self._unserved(rooms) * span
         for node in self.nodes:
             excess = sum(self.used[path] for path in node.leaves) - (node.limit or 0)
             if excess > 0:
                 sums.over_max += excess * span
 
     def _unserved(self, rooms: Mapping[str, int]) -> int:
-        """GPUs of waiting gangs within their queue's min while other queues use as many above theirs."""
+        """GPUs of waiting gangs within their queue's min that are free, or used by queues above their min: whole jobs
+        leave such a queue as long as it is above.
+        """
         fitting = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
-        over = sum(min(-room, _total(self.preemptible[path])) for path, room in rooms.items() if room < 0)
-        return max(min(fitting - sum(self.leaving.values()), over), 0)  # these evictions are under way
-
-    def _reclaimable(self, rooms: Mapping[str, int]) -> int:
-        """How many of these evictions would free that leave every min intact."""
-        back = sum(largest_sum(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
-        most = back + max(self.capacity - sum(self.used.values()), 0)
-        fitting = sum(min(self._fitting(path, min(room, most)), room) for path, room in rooms.items() if room > 0)
-        return max(min(fitting - sum(self.leaving.values()), back), 0)
+        over = sum(_whole(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
+        free = max(self.capacity - sum(self.used.values()), 0) if over else 0
+        return max(min(fitting - sum(self.leaving.values()), over + free), 0)  # these evictions are under way
 
     def _fitting(self, path: str, room: int) -> int:
         """GPUs of the gangs waiting in a queue that are no larger than so much."""
         return sum(size * count for size, count in self.waiting[path].items() if size <= room)
 
 
-def _total(sizes: Mapping[int, int]) -> int:
-    return sum(size * count for size, count in sizes.items())
-
-
-def largest_sum(sizes: Mapping[int, int], most: int) -> int:
-    """The largest sum of sizes, each taken as often as it is there, that is at most ``most``."""
-    sums = {0}
-    for size in sorted(sizes, reverse=True):
-        times = range(1, min(sizes[size], most // size) + 1)
-        sums |= {total + size * count for total in sums for count in times if total + size * count <= most}
-        if most in sums:
-            return most
-    return max(sums)
+def _whole(sizes: Mapping[int, int], over: int) -> int:
+    """The most that jobs of these sizes give as long as their queue is above its min, by so much at first."""
+    total = sum(size * count for size, count in sizes.items())
+    return min(total, over - 1 + max(sizes)) if total else 0
 
 
 class _Bounded:

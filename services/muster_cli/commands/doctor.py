@@ -25,6 +25,7 @@ from muster_cli.commands.version import nats_server_version
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.findings import Finding, must_fix, record
+from muster_cli.kindchecks import kind_findings, learn
 from muster_cli.options import Bus, ClusterOption, Document
 from muster_cli.reading import LogPlace, LogReading, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
@@ -115,6 +116,7 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
                 detail = "not examined: no cluster is named and no `muster up` runs"
                 return [Finding("note", "cluster", detail, "name one with --context NAME or --kubeconfig FILE")]
             pair, ours = await _pair(place, api)
+            await learn(api.transport)
             kinds, native = _settings()
             findings = await cluster_findings(
                 api.transport, acting=acting, policies=not api.simulated, kinds=kinds, ours=ours, native=native
@@ -122,7 +124,8 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
             roles = await role_findings(api.transport, kinds)
             trees = await tree_findings(api.transport, policies=not api.simulated)
             subjects = [] if api.simulated else await subject_findings(api.transport)
-            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles, *subjects, *trees]
+            defined = await kind_findings(api.transport)
+            return [Finding("ok", "cluster", api.name), *pair, *findings, *defined, *roles, *subjects, *trees]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err), "kubectl config get-contexts")]
 

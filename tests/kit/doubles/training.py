@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from muster.core.workloads.registry import KINDS
 from muster.fakecluster.apiserver.names import stamp
 from muster.fakecluster.apiserver.status import Obj
 from muster.fakecluster.apiserver.store import ChangeType
@@ -29,7 +30,7 @@ from muster.model.api import MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, ApiResource
 SUSPEND = "scheduling.x-k8s.io/suspend"
 """What operators older than the field know."""
 LABEL = "training.kubeflow.org"
-SPECS = ("tfReplicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs")
+SPECS = tuple(f"{kind}ReplicaSpecs" for kind in ("tf", "pytorch", "mpi", "xgb", "jax", "paddle"))
 LEADERS = ("Chief", "Master", "Launcher")
 OVER_WORDS = ("Succeeded", "Failed")
 
@@ -101,6 +102,15 @@ class TrainingOperator:
         if any(old.get(name) != value for name, value in status.items()):
             operations.append(Replace(resource, {**job, "status": {**old, **status}}, "status"))
         return OperationPlan(tuple(operations))
+
+
+class OthersOperator(TrainingOperator):
+    """Keeps the other kinds of the training operator."""
+
+    watches: ClassVar[tuple[ApiResource, ...]] = (
+        *(KINDS[kind].resource for kind in ("XGBoostJob", "JAXJob", "PaddleJob")),
+        PODS,
+    )
 
 
 class MpiOperator(TrainingOperator):

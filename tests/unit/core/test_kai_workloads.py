@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kit.words import in_words
-from muster.core.workloads.kinds import raycluster, rayjob
+from muster.core.workloads.registry import KINDS
 from muster.model.workload import Workload
 
 QUEUE = "kai.scheduler/queue"
@@ -26,13 +26,13 @@ def spec(*groups: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def cluster(*groups: dict[str, Any], labels: dict[str, str] | None = None, **fields: Any) -> Workload:
     meta = {"name": "c", "namespace": "default", "uid": "u", "resourceVersion": "1", "labels": labels or {}}
     body = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec(*groups, **fields)}
-    return raycluster.alone(msgspec.json.encode(body))
+    return KINDS["RayCluster"].read(msgspec.json.encode(body))
 
 
 def job(mode: str, labels: dict[str, str]) -> Workload:
     meta = {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": "1", "labels": labels}
     said = {"rayClusterSpec": spec(group(replicas=1)), "shutdownAfterJobFinishes": True, "submissionMode": mode}
-    return rayjob.read(msgspec.json.encode({"apiVersion": "ray.io/v1", "metadata": meta, "spec": said}))
+    return KINDS["RayJob"].read(msgspec.json.encode({"apiVersion": "ray.io/v1", "metadata": meta, "spec": said}))
 
 
 @pytest.mark.parametrize(

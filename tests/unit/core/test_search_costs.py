@@ -125,13 +125,13 @@ def test_while_nothing_is_placed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch
 
 def test_of_many_that_are_owed_those_are_found_that_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of twenty queues is owed what a borrower uses."""
-    asked, refuses, owed = list[str](), Basis.refuses_what_is_owed, 20
+    asked, refuses, owed = list[str](), Basis.owed_at, 20
 
-    def counted(self: Basis, queue: str, demand: Demand) -> bool:
+    def counted(self: Basis, queue: str, demand: Demand) -> str:
         asked.append(queue)
         return refuses(self, queue, demand)
 
-    monkeypatch.setattr(Basis, "refuses_what_is_owed", counted)
+    monkeypatch.setattr(Basis, "owed_at", counted)
     cluster = Packed([4] * (owed // 4), {"a": 0, **{f"b{at}": 1 for at in range(owed)}}, kai=False)
     cluster.arrive([f"run-{at}" for at in range(owed)], "a", ONE)
     cluster.passes(1_000)
@@ -140,4 +140,4 @@ def test_of_many_that_are_owed_those_are_found_that_are_looked_at(monkeypatch: p
     cluster.bench.facts(*(cluster.created(f"owed-{at}", f"b{at}", ONE) for at in range(owed)))
     cluster.settle()
     assert all(len(cluster.ordered(f"owed-{at}")) == 1 for at in range(owed))
-    assert len(asked) < 4 * owed, len(asked)
+    assert len(asked) < 7 * owed, len(asked)

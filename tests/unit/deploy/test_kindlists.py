@@ -8,27 +8,35 @@ from msgspec.structs import replace
 
 from kit.compose import REPOSITORY
 from kit.deployed import Object, Right, every, of_kind, rights
+from muster.core.workloads.definition import Suspension
 from muster.core.workloads.registry import KINDS
 from muster.model.api import ApiResource
-from muster_tools.kindlists import manifests, relisted
+from muster_cli.kindlists import manifests, relisted
 
 POLICIES = REPOSITORY / "deploy" / "policies"
 WIDGETS = ApiResource("example.com", "v3", "widgets", "Widget")
 MORE = {
     **KINDS,
-    "Widget": replace(KINDS["SparkApplication"], resource=WIDGETS, child="Job", annotated=True, auxiliary=()),
+    "Widget": replace(KINDS["SparkApplication"], resource=WIDGETS, children=("Job",), annotated=True, auxiliary=()),
 }
 """The registry with one kind more, of an API group that no other kind has."""
 BY_HAND = {
-    "libs/muster/core/workloads/kinds/": "what one looks like, and where it stands",
-    "libs/muster/core/workloads/registry.py": "its row",
-    "libs/muster/model/api.py": "its resource",
+    "libs/muster/core/workloads/table.py": "its definition",
+    "libs/muster/core/workloads/edits.py": "edits allowed to one whose pods a function reads",
+    "libs/muster/model/api.py": "its resource, where the fake cluster names it",
     "libs/muster/core/workloads/ownership.py": "the label by which its controller finds its pods, where it makes any",
     "tests/kit/jobs.py": "what its controller writes",
+    "tests/kit/doubles/": "its controller",
     "tests/kit/guarded.py": "one right on the size of one kind, that attacks use",
 }
 """{file or folder: what it holds} of the code that may name a kind which has nothing special."""
-LEFT_OUT = ("libs/muster/core/workloads/ownership.py", "tests/kit/guarded.py")
+LEFT_OUT = (
+    "libs/muster/core/workloads/edits.py",
+    "libs/muster/core/workloads/ownership.py",
+    "libs/muster/model/api.py",
+    "tests/kit/doubles/",
+    "tests/kit/guarded.py",
+)
 """Not needed for a kind whose pods belong to an object that is known."""
 
 
@@ -80,10 +88,16 @@ def test_one_kind_more_may_be_watched_and_resumed() -> None:
         assert more == {Right(verb, "example.com", "widgets") for verb in verbs}
 
 
-def test_a_kind_that_no_policy_can_suspend_is_refused() -> None:
-    odd = {**KINDS, "Widget": replace(MORE["Widget"], suspend_path="/spec/paused")}
-    with pytest.raises(LookupError, match=r"Widget is suspended by spec\.paused: deploy/policies has no rule"):
-        relisted("", odd)
+def test_a_kind_may_be_suspended_by_a_field_of_its_own() -> None:
+    odd = replace(MORE["Widget"], suspend=Suspension("spec.paused", "yes", "no"))
+    jobs = relisted((POLICIES / "jobs-validated.yaml").read_text(), {**KINDS, "Widget": odd})
+    [policy] = [
+        each for each in every(jobs) if each["metadata"]["name"] == "muster-jobs" and "variables" in each["spec"]
+    ]
+    named = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert "['widgets.example.com'].exists(" in named["byField"]
+    assert "? variables.spec.?paused.orValue(dyn('no')) == 'yes' :" in named["byField"]
+    assert "'spec.paused must be yes'" in named["asked"]
 
 
 def test_no_other_code_lists_kinds_by_hand() -> None:

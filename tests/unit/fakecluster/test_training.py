@@ -9,7 +9,7 @@ from kit import jobs
 from kit.crds import others
 from kit.doubles.training import TrainingOperator
 from kit.jobs import Obj
-from muster.core.workloads.kinds import training
+from muster.core.workloads.registry import KINDS
 from muster.fakecluster.world import SimCluster, node
 from muster.model.api import NODES, PODS, TFJOBS
 
@@ -96,7 +96,7 @@ def test_suspended_it_has_no_pods_and_says_so_as_we_read_it() -> None:
     made.server.objects.patch(TFJOBS, "video", "one", {"spec": {"runPolicy": {"suspend": True}}})
     made.advance(60_000)
     assert (pods(made), true(made)) == ({}, ["Created", "Suspended"])
-    found = training.reader(training.TFJOB)(json.dumps(made.server.objects.get(TFJOBS, "video", "one")).encode())
+    found = KINDS["TFJob"].read(json.dumps(made.server.objects.get(TFJOBS, "video", "one")).encode())
     assert found is not None
     assert (found.phase, found.settled) == ("waiting", True)
     made.server.objects.patch(TFJOBS, "video", "one", {"spec": {"runPolicy": {"suspend": False}}})

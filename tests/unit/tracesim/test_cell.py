@@ -122,7 +122,7 @@ def test_the_zero_overhead_anchor_of_a_real_testbed(tmp_path):
 
 
 def test_a_claim_is_served_once_however_many_ask_for_the_same(tmp_path):
-    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 5}, "b": {"min": 3}}}
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 4}, "b": {"min": 4}}}
     small = "\n".join(f"a{index},a,1,10,50" for index in range(6))
     made = trace(tmp_path, cluster, f"x,b,4,0,100\ny,b,4,0,100\n{small}")
     log = tmp_path / "events.jsonl"

@@ -176,3 +176,21 @@ def test_a_queue_that_cannot_be_used_disables_itself_only_and_its_jobs_wait_with
     assert [(each.job, each.code) for each in found.waiting] == [("y0", "QueueDoesNotExist")]
     assert "parentQueue 'gone' does not exist" in found.waiting[0].text
     assert [each.split(":")[0] for each in found.warnings] == ["queue below is disabled", "queue orphan is disabled"]
+
+
+LOST = {"name": "lost", "gpus": 4, "ready": False}
+
+
+def test_what_runs_on_a_node_that_is_not_ready_evicts_nobody_elsewhere_and_is_no_victim() -> None:
+    """Two healthy nodes, one of them empty: the job starts there. A full one: the borrower on it leaves, not the one on
+    the node that is not ready, though that has run for the shortest time.
+    """
+    queues = [{"name": "a", "quota": 0}, {"name": "b", "quota": 8}]
+    jobs = [ran("stays", 4, "lost", queue="b", created_s=5), ran("healthy", 4, "n1", queue="a", created_s=10)]
+    jobs.append(job("asks", 4, queue="b", created_s=60))
+    answer = ask(nodes=[LOST, node("n1", 4), node("n2", 4)], queues=queues, jobs=jobs)
+    assert (nodes_of(answer)["asks"], evicted(answer)) == (["n2"], [])
+    jobs[0] = ran("young", 4, "lost", queue="a", created_s=50)
+    answer = ask(nodes=[LOST, node("n1", 4)], queues=queues, jobs=jobs)
+    assert [name for name, *_ in evicted(answer)] == ["healthy"]
+    assert nodes_of(answer)["asks"] == ["n1"]

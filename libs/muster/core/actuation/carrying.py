@@ -42,7 +42,7 @@ from muster.core.actuation.podwrites import (
     read_deletion,
 )
 from muster.core.objects.gpushares import RESERVATIONS
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import resource_of
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 from muster.model.problem import problem
 
@@ -125,7 +125,7 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = pod
 
 def first_request(order: Outstanding, known: Known) -> Request:
     """The patch of an order on the object as known."""
-    path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
+    path = resource_of(order.ref.kind, known.switch).path(order.ref.namespace, order.ref.name)
     return Request("PATCH", path, patch_for(order, known), JSON_PATCH)
 
 
@@ -138,7 +138,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     gathered = order.together == 0
     for _ in range(REREADS):
         if not gathered and patches.groups(order, known):
-            trouble = yield from _gather(order, state().seq)
+            trouble = yield from _gather(order, known, state().seq)
             if trouble is not None:
                 return trouble
             gathered = True
@@ -155,14 +155,14 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     return RetryLater("conflict", problem("", "keeps_changing"))
 
 
-def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
+def _gather(order: Outstanding, known: Known, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Create the PodGroup of the job's pods; None: the PodGroup exists.
 
     ``end``: sequence up to which our own log is known.
     """
     groups = patches.GROUPS
     path = groups.path(order.ref.namespace, patches.group_name(order.ref))
-    made = yield Request("POST", groups.path(order.ref.namespace), patches.group_for(order))
+    made = yield Request("POST", groups.path(order.ref.namespace), patches.group_for(order, known))
     if made.status != 409:
         return patches.read_made(order, made.status, made.body)
     present = yield Request("GET", path)

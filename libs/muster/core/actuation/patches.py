@@ -65,7 +65,7 @@ from muster.core.objects.meta import (
 from muster.core.workloads import rayscaling
 from muster.core.workloads.ray import RayClusterSpec
 from muster.core.workloads.rayscaling import elastic_of
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import KINDS, resource_of
 from muster.core.workloads.steering import SCHEDULER
 from muster.events.elastic import GateSet
 from muster.model.api import NATIVE_POD_GROUPS
@@ -96,9 +96,9 @@ def groups(order: Outstanding, known: Known) -> bool:
     return bool(templates) and not ours and all(template.group in ("", own) for template in templates)
 
 
-def group_for(order: Outstanding) -> bytes:
+def group_for(order: Outstanding, known: Known) -> bytes:
     """The PodGroup of an admission."""
-    resource, ref = KINDS[order.ref.kind].resource, order.ref
+    resource, ref = resource_of(order.ref.kind, known.switch), order.ref
     owner: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind, "name": ref.name}
     meta = {
         "name": group_name(ref),
@@ -398,11 +398,13 @@ def _noted(template: Template, marks: dict[str, str]) -> list[Op]:
 
 def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
     """Operations that set the suspend field of a kind. Where the parent is missing, resuming needs no operation."""
-    path = KINDS[kind].suspend_path
+    own = switch.field
+    path = own.at if own is not None else KINDS[kind].suspend_path
+    value: bool | str = suspended if own is None else own.value if suspended else own.resumed
     home, _, field = path.rpartition("/")
     if not switch.suspend_parent_missing:
-        return [{"op": "add", "path": path, "value": suspended}]
-    return [{"op": "add", "path": home, "value": {field: True}}] if suspended else []
+        return [{"op": "add", "path": path, "value": value}]
+    return [{"op": "add", "path": home, "value": {field: value}}] if suspended else []
 
 
 def marked(switch: Switch, *, suspended: bool) -> dict[str, str]:
@@ -464,6 +466,12 @@ def after_reread(
             queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
             switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
         )
+        same = (known.intent, known.annotated) == (tried.intent, tried.annotated)
+    elif order.ref.kind not in KINDS:
+        # The definition of the kind was taken away: the object is what it was while its spec is.
+        if meta.generation != tried.generation:
+            return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
+        known = replace(tried, intent=meta.annotations.get(INTENT), annotated=bool(meta.annotations))
         same = (known.intent, known.annotated) == (tried.intent, tried.annotated)
     else:
         try:

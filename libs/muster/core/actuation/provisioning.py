@@ -82,7 +82,7 @@ def _create(order: Asking, resource: ApiResource, name: str, content: Body) -> C
         "namespace": decision.namespace,
         "labels": {REQUESTED: "true"},
         "annotations": {INTENT: str(order.intent)},
-        "ownerReferences": [_owner(ref) for ref in decision.owners],
+        "ownerReferences": [_owner(ref) for ref in decision.owners if ref.kind in KINDS or ref.kind == api.PODS.kind],
     }
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **content}
     return Call("POST", resource, name, msgspec.json.encode(body, order="deterministic"))

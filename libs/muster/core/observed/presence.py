@@ -55,6 +55,15 @@ class Presence(Struct):
         own = len(self.pods.get(uid, ()))
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
+    def tells(self, uid: str) -> bool:
+        """Whether every existing child of the workload states the request of its pods."""
+        family = self.children.get(uid, {})
+        return all(child in self.wanted for child, exists in family.items() if exists)
+
+    def wants(self, uid: str) -> bool:
+        """Whether a child of the workload states the request of its pods."""
+        return any(child in self.wanted for child in self.children.get(uid, ()))
+
     def in_use(self, uid: str) -> Vector:
         """The request of the workload's live pods, or of the children's specs where higher."""
         family = self.children.get(uid)
@@ -67,12 +76,15 @@ class Presence(Struct):
         child = event.child
         if not child.owner_uid:
             return None
+        owner = self.owner_of.get(child.owner_uid, child.owner_uid)  # A child may have children: a JobSet its Jobs.
         if child.asks and not child.over:
             self.wanted[child.ref.uid] = child.asks
         else:
             self.wanted.pop(child.ref.uid, None)
-        self._link(child.owner_uid, child.ref.uid, exists=not child.over)
-        return child.owner_uid
+        for below, exists in self.children.get(child.ref.uid, {}).copy().items():
+            self._link(owner, below, exists=exists)
+        self._link(owner, child.ref.uid, exists=not child.over)
+        return owner
 
     def child_gone(self, event: ChildGone) -> str | None:
         uid = event.ref.uid

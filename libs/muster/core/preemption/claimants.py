@@ -24,7 +24,9 @@ from muster.model.resources import Vector, add_into
 
 
 def owed(state: PreemptorState) -> Iterator[Claimant]:
-    """The jobs refused within their guarantee that free quota would admit, in order. The search runs on demand."""
+    """The jobs refused within their guarantee that free quota would admit, in order: the lowest guarantee first. The
+    search runs on demand, where all guarantees are alike.
+    """
     given, shares = basis(state.queues.ledger), state.queues.ledger.fair.shares
 
     def entitled(shape: Shape, job: Job) -> bool:
@@ -38,7 +40,8 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
             may = between(mine, queue, shape.demand, shares if job.growth is None else None).may_claim()
             may = may and mine.short(queue, shape.demand) is not None
         else:
-            may = mine.refuses_what_is_owed(queue, shape.demand) and state.is_refused(shape)
+            may = bool(mine.owed_at(queue, shape.demand)) and mine.short(queue, shape.demand) is not None
+            may = may and state.is_refused(shape)
         if job.growth is not None and mine.refusal(queue, shape.demand) is None:
             return False  # Growth is asked for once the victims of others have left.
         return may
@@ -49,7 +52,16 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
             return False
         return tree.by_shares or state.below_guarantee(queue)
 
-    return _entitled(state, filter(may_reclaim, _in_question(state)), may_reclaim, entitled, _may_be_owed)
+    owing = _entitled(state, filter(may_reclaim, _in_question(state)), may_reclaim, entitled, _may_be_owed)
+    if not state.queues.ledger.pooled:
+        return owing  # All guarantees are as low as each other.
+    return iter(sorted(owing, key=lambda pair: -_depth(state, pair[0])))
+
+
+def _depth(state: PreemptorState, shape: Shape) -> int:
+    """How deep the node lies that owes a shape its room; KAI queues are all alike."""
+    ledger = state.queues.ledger
+    return 0 if ledger.by_shares(shape.queue) else ledger.owed_depth(shape.queue, shape.demand, ledger.leaving)
 
 
 def _in_question(state: PreemptorState) -> Mapping[str, None]:
@@ -245,11 +257,6 @@ def _graces(state: PreemptorState) -> Iterator[int]:
 def turn_of(state: PreemptorState, queue: str) -> tuple[int, int, str]:
     """The order of queues: priority of the queue, share used, path. In a queue, jobs keep their own order."""
     return -state.queues.queue_priorities.get(queue, 0), share(state.queues.ledger, queue), queue
-
-
-def place_of(state: PreemptorState, shape: Shape, job: Job) -> tuple[tuple[int, int, str], Place]:
-    """The place of a claimant among all."""
-    return turn_of(state, shape.queue), job.place
 
 
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:

@@ -25,7 +25,6 @@ from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.core.quota.service import Service
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
-from muster.model.quota import COUNTED
 from muster.model.resources import Vector, add_into
 
 # --- claims for age ---------------------------------------------------------------------------------------------------
@@ -327,6 +326,7 @@ def left_of(
     of leaving jobs, negative.
     """
     nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
+    names = ledger.guaranteed.get(root_of(queue), _NOTHING)
 
     def left(path: str, name: str, most: int) -> int:
         return most - ledger.used.get(path, _NOTHING).get(name, 0) - leaving.get(path, _NOTHING).get(name, 0)
@@ -339,7 +339,7 @@ def left_of(
     giving = [node for node in nodes if "/" in node.path and node.path in paths]
 
     def guaranteed(name: str) -> int:
-        if name in COUNTED or not any(name in node.limit or name in node.guaranteed for node in nodes):
+        if name not in names:
             return UNBOUNDED
         return max((left(node.path, name, node.guaranteed.get(name, 0)) for node in giving), default=-1)
 

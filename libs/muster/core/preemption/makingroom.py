@@ -215,10 +215,12 @@ def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:
             whole |= {path: None for path in leaving if path in here}
         for queue in whole:
             left = left_of(ledger, queue, chain_of(queue), leaving) if glance else lambda _: UNBOUNDED
+            some = ledger.guaranteed.get(root, {})
             lowest = state.runs[queue][0].priority if queue in state.runs else UNBOUNDED
             for _, uid in here[queue]:
                 job = state.queues.jobs.get(uid, unplaced[uid].job)
-                if job.priority > lowest or (left is not None and _is_within(left, job)):
+                guaranteed = not glance or any(job.demand.request.get(name) for name in some)
+                if job.priority > lowest or (guaranteed and left is not None and _is_within(left, job)):
                     yield unplaced[uid]
         for queue in state.outranked:
             for negated, uid in here[queue] if queue in here and queue not in whole else ():

@@ -334,7 +334,7 @@ def _deferral(
         reason=reason,
         until=until,
         supply=state.supply,
-        nodes=state.places.ledger.changes if reason in ("no_place", "search_ended") else -1,
+        nodes=state.places.ledger.changes if reason in ("no_place", "search_ended") or state.has_lost_nodes() else -1,
         growth=job.growth,
     )
 

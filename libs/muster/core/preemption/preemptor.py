@@ -2,7 +2,8 @@
 suspension.
 
 At most one proposal is open at a time; any number of claims are in force. First come jobs within a guarantee and
-refused above it: queues in order (priority, used/min, age), in each queue the head first. Next come jobs that outrank
+refused above it: the lowest guarantee first, then queues in order (priority, used/min, age), in each queue the head
+first. Next come jobs that outrank
 running jobs of the same queue, where the tree allows preemption. Next come jobs whose quota has room and for which no
 nodes are free. Last, released quota is held for a head that has waited too long: large jobs must not starve behind
 small ones. A Ray cluster with refused growth asks as a job does.
@@ -139,12 +140,9 @@ def _looked_at(state: PreemptorState) -> Iterator[Decision]:
 
 
 def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Claimant]) -> Decision:
-    if outranking:
-        # Where priority preempts, no job of lower priority goes before a job of the same queue.
-        first = {job.queue: job.place for _, job in reversed(outranking)}
-        owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
-        helped = {job.ref.uid for _, job in owed}
-        _, foremost = min((*owed, *outranking), key=lambda pair: claimants.place_of(state, *pair))
-        if foremost.ref.uid not in helped:
-            return plans.preempt(state, *outranking[0])
-    return plans.reclaim(state, *owed[0])
+    """Reclaim comes before preemption. Where priority preempts, no job of lower priority goes before a job of the same
+    queue.
+    """
+    first = {job.queue: job.place for _, job in reversed(outranking)}
+    owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
+    return plans.reclaim(state, *owed[0]) if owed else plans.preempt(state, *outranking[0])

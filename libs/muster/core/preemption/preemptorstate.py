@@ -17,6 +17,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from muster.core.gang.admitterstate import AdmitterState
+from muster.core.gang.jobplaces import occupants_of
 from muster.core.learned import ANY, Durations, RunTimes, kinds_of
 from muster.core.preemption.heads import AgeClaims, Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
@@ -302,7 +303,21 @@ class PreemptorState(StageState):
 
     def may_evict_unpaused(self, uid: str, queue: str) -> bool:
         """Whether a workload could be suspended now without a pause of evictions."""
-        return self.now >= self.evictable_at(self.started[uid], queue)
+        return self.now >= self.evictable_at(self.started[uid], queue) and not self.is_lost(uid)
+
+    def has_lost_nodes(self) -> bool:
+        """Whether a known node is not ready."""
+        return any(not kind.ready for kind in self.places.ledger.classes.values())
+
+    def is_lost(self, uid: str) -> bool:
+        """Whether a workload has pods on a node that is not ready: an eviction there frees nothing until the node is
+        back.
+        """
+        ledger = self.places.ledger
+        if not self.has_lost_nodes():
+            return False
+        nodes = (ledger.nodes[ledger.occupants[key].node] for key in occupants_of(self.places, uid))
+        return any(node.uid and not node.ready for node in nodes)
 
     def may_give_workers(self, uid: str) -> bool:
         """Whether a Ray cluster may lose workers now: the minimum run time of the queue has passed, without a pause or

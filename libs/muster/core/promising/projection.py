@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from muster.core.learned import Durations, kinds_of, stem_of
 from muster.core.queueing.book import Place, Shape
-from muster.core.queueing.queueorder import used_first
+from muster.core.queueing.queueorder import Turn, turn_of, used_first
 from muster.core.queueing.queues import Queues
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted, left_by
@@ -29,7 +29,7 @@ MAX_STARTS = 50_000
 
 Slot = tuple[str, str]
 """Path of a node, and a limited resource of the node."""
-_Turn = tuple[tuple[int, int, int], str]
+_Turn = tuple[Turn, str]
 """The sort key of a queue, and the path of the queue."""
 
 
@@ -66,7 +66,7 @@ class _Queue(Struct):
     order: str = ""
     used: dict[str, int] = field(default_factory=dict)
     """line -> used part of the queue in the order of turns, until the next start or end in the queue"""
-    turn: tuple[int, int, int] | None = None
+    turn: Turn | None = None
     """The valid entry among the turns; older entries stay there and are skipped."""
 
 
@@ -198,14 +198,14 @@ class Projection:
         for _, key in sorted(aged):
             self._holders.setdefault(self._resting[key], key)
 
-    def _order(self, queue: _Queue) -> tuple[int, int, int]:
+    def _order(self, queue: _Queue) -> Turn:
         """The sort key of a queue: as in the sorter, with KAI queues ordered like other queues."""
         place, key = queue.heads[0]
         used = queue.used.get(key)
         if used is None:
             used = used_first(self._ledger, queue.order, queue.path, self._lines[key].demand, self._extra)
             queue.used[key] = used
-        return (-queue.priority, used, place.rank)
+        return turn_of(queue.priority, used, place.rank)
 
     def _turn(self, turns: list[_Turn], queue: _Queue) -> None:
         """Enter a queue that may have an earlier turn now."""

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
 from muster.core.queueing.lending import Reserve, keeps_for_owners
-from muster.core.queueing.queueorder import Turn, first_turn_with, used_first
+from muster.core.queueing.queueorder import Turn, first_turn_with, turn_of, used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.queueing.standing import Standing, may_be_proposed
@@ -42,7 +42,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
     scratch = Scratch()
     reserve, rooms = Reserve(state.queues, state.now), Rooms(state.queues.ledger, state.queues.proposed, state.now)
 
-    def turn_of(queue: str) -> _Turn | None:
+    def joined(queue: str) -> _Turn | None:
         if queue not in turns and "admissions" not in state.queues.resting(queue):
             turns[queue] = _Turn(state, queue, skip, reserve, rooms)
         return turns.get(queue)
@@ -56,15 +56,15 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             continue
         if shape is None and not jobs:
             continue
-        turn = turn_of(shape.queue if shape is not None else jobs[0].queue)
+        turn = joined(shape.queue if shape is not None else jobs[0].queue)
         if turn is not None:
             turn.join(key, shape, jobs, again=key in again)
     news = [job for jobs in fresh.values() for job in jobs]
-    members, sure = _members(state, turns, news, turn_of, rooms), {*turns}
+    members, sure = _members(state, turns, news, joined, rooms), {*turns}
     waiting = (
         (first, turn)
         for first, queue in queues_with_room(state.queues, state.lineup, rooms, scratch)
-        if queue not in sure and (turn := turn_of(queue)) is not None
+        if queue not in sure and (turn := joined(queue)) is not None
     )
     return _in_turn(state, members, waiting, scratch)
 
@@ -253,12 +253,14 @@ class _Turn:
         return self.lines[self.heads[0][1]].demand.request
 
     def order(self, scratch: Scratch) -> Turn:
-        """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
+        """Owed before borrowed, then the priority of the queue; then, as the tree says, used/min and age, or age alone
+        beyond the guarantees.
+        """
         queues, (place, key) = self.state.queues, self.heads[0]
         used = used_first(
             queues.ledger, queues.order(self.queue), self.queue, self.lines[key].demand, queues.proposed, scratch
         )
-        return (-queues.queue_priorities.get(self.queue, 0), used, place.rank)
+        return turn_of(queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads until the first may be tried; False when no such head is left."""

@@ -221,7 +221,7 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
         withdraw(queues, job)
         job.status = "charged"
         job.placement = event.placement if isinstance(event, QuotaReserved) else ""
-    queues.ledger.charge(uid, charge_of(event, at.at), claimant_of(event))
+    queues.ledger.charge(uid, charge_of(event, at), claimant_of(event))
     lending.runs(queues, uid, at.at)
     queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))

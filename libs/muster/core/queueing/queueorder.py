@@ -33,7 +33,7 @@ from muster.model.resources import EVERYTHING, Vector, add_into
 
 _NOTHING: Mapping[str, Any] = {}
 MILLION = 1_000_000
-POOLED = MILLION - 1
+POOLED = MILLION + 1
 """For a leaf that uses all of its own guarantee, and not all of a higher one: just before the borrowers."""
 
 
@@ -82,7 +82,7 @@ def least_used(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
 def _of_own(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
     if order == "share":
         return share(ledger, queue, *scratches)
-    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), MILLION + 1)
+    return min(share(ledger, queue, *scratches, Scratch({queue: counted(demand)})), POOLED + 1)
 
 
 def _may_pool(ledger: Ledger, queue: str) -> bool:
@@ -225,8 +225,16 @@ class KaiOrder:
 # --- lineup -----------------------------------------------------------------------------------------------------------
 
 
-Turn = tuple[int, int, int]
-"""(negated priority of the queue, used part of its guarantee, rank of a job): the smallest comes first."""
+Turn = tuple[bool, int, int, int]
+"""(whether the queue would borrow, its negated priority, used part of its guarantee, rank of a job): the smallest comes
+first. What is owed goes before what is borrowed, whatever the priorities of queues.
+"""
+
+
+def turn_of(priority: int, used: int, rank: int) -> Turn:
+    """The turn of a queue of this priority; ``used``: see ``used_first``."""
+    return used > POOLED, -priority, used, rank
+
 
 _NO_DEMAND = Demand({}, jobs=0)
 
@@ -310,4 +318,4 @@ def first_turn_with(queues: Queues, queue: str, ranks: Iterable[int]) -> Turn:
 
 def _turn(queues: Queues, queue: str, least: Demand, rank: int) -> Turn:
     used = least_used(queues.ledger, queues.order(queue), queue, least, queues.proposed)
-    return -queues.queue_priorities.get(queue, 0), used, rank
+    return turn_of(queues.queue_priorities.get(queue, 0), used, rank)

@@ -10,25 +10,28 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
 from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
-from muster.core.quota.accounting.rechecks import charge_due, usage_changed
-from muster.core.quota.demand import Scratch, demand_of
+from muster.core.quota.accounting.rechecks import beyond, charge_due, usage_changed
+from muster.core.quota.candidates import basis
+from muster.core.quota.demand import Scratch, chain_of, demand_of
 from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, quotaledger, standalone
 from muster.core.quota.ledger.books import claimant_of
-from muster.core.quota.ledger.quotaledger import still_waits
+from muster.core.quota.ledger.quotaledger import Ledger, still_waits
 from muster.core.quota.trees import forest
 from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
+    Candidate,
     EvictionOrdered,
+    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -39,6 +42,56 @@ from muster.events.decisions import (
 )
 from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
+from muster.model.demand import Shortfall
+
+
+class OwedWait(Struct):
+    """The jobs that are owed their room and do not have it yet: they keep it from jobs that are owed less."""
+
+    kept: list[tuple[int, Candidate | PreemptionProposed, Scratch]] = field(default_factory=list)
+    """(how deep the owing node lies, the job, its amounts)"""
+
+    def note(self, ledger: Ledger, job: Candidate | PreemptionProposed) -> None:
+        """Note a job if its claim may bring the room."""
+        reclaims = not ledger.by_shares(job.queue) and ledger.rules_of(job.queue).reclaim != "disabled"
+        level = basis(ledger, job.ref.uid).owed_at(job.queue, job.demand) if reclaims else ""
+        if level:
+            amounts = Scratch()
+            amounts.add(job.queue, job.demand)
+            self.kept.append((len(chain_of(level)), job, amounts))
+
+    def takes(self, ledger: Ledger, job: Candidate, scratch: Scratch) -> bool:
+        """Whether a job fits, and takes room of a job that is owed more."""
+        if ledger.claims.served_by(job.ref.uid, job.queue, job.demand) is not None:
+            return False
+        depth = ledger.owed_depth(job.queue, job.demand, scratch)
+        return (
+            ledger.shortfall(job.queue, job.demand, scratch) is None
+            and self.shortfall(ledger, job, depth, scratch) is not None
+        )
+
+    def shortfall(self, ledger: Ledger, job: Candidate, depth: int, scratch: Scratch) -> Shortfall | None:
+        """The shortfall of a job that fits otherwise; ``depth``: of the node that owes the job its room, 0: none."""
+        for deeper, owed, amounts in self.kept:
+            beside = deeper > depth and owed.ref.uid != job.ref.uid
+            short = ledger.shortfall(job.queue, job.demand, scratch, amounts) if beside else None
+            if short is not None:
+                held = amounts.extra.get(short.path, {}).get(short.resource, 0)
+                return structs.replace(short, used=short.used - held, held=short.held + held, claimant=owed.ref.key)
+        return None
+
+
+def _owed_first(state: AccountantState) -> list[Proposal]:
+    """The proposals in the order of their answers: a queue whose first job is owed at a lower node goes before others.
+    The jobs of a queue keep their order.
+    """
+    depths: dict[str, int] = {}
+    proposals = [proposal for uid, proposal in state.proposals.items() if uid not in state.due_adoption]
+    for proposal in proposals:
+        queue, demand = proposal.candidate.queue, proposal.candidate.demand
+        if queue not in depths:
+            depths[queue] = 0 if state.ledger.by_shares(queue) else state.ledger.owed_depth(queue, demand)
+    return sorted(proposals, key=lambda proposal: -depths[proposal.candidate.queue])
 
 
 class QuotaAccountant(Stage[AccountantState]):
@@ -150,6 +203,8 @@ class QuotaAccountant(Stage[AccountantState]):
             due = charge_due(state, state.entries[uid]) if uid not in over else None
             if due is not None:
                 before, change = state.ledger.charges[uid], usage_changed(state, state.entries[uid], due)
+                if state.unsynced and beyond(before.request, change.request):
+                    continue  # Pods that run may not be listed yet.
                 scratch.add(before.queue, before.demand, -1)
                 scratch.add(before.queue, structs.replace(before.demand, request=change.request, pods=change.pods))
                 yield change
@@ -180,11 +235,20 @@ class QuotaAccountant(Stage[AccountantState]):
             )
 
     def _answers(self, state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-        """The answer to each proposal, up to the first proposal with a claim."""
-        for uid, proposal in state.proposals.items():
-            if uid in state.due_adoption:
+        """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
+
+        A refused job that is owed its room keeps this room from all jobs of the commit that are owed less: its claim
+        comes with the next proposal of the preemptor, and would evict what starts there now. While a proposal for the
+        job is tried on the nodes, the others wait for their answer.
+        """
+        waits, tried = OwedWait(), OwedWait()
+        for plan in state.plans.values():
+            if plan.proposed.kind == "guarantee":
+                tried.note(state.ledger, plan.proposed)
+        for proposal in _owed_first(state):
+            if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):
                 continue
-            if (yield from self._noted(state, [self._answer(state, proposal, scratch)])):
+            if (yield from self._noted(state, [self._answer(state, proposal, scratch, waits)])):
                 return
 
     @staticmethod
@@ -205,7 +269,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 named=named,
             )
 
-    def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch) -> Decision:
+    def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch, waits: OwedWait) -> Decision:
         candidate, cause = proposal.candidate, proposal.cause
         uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), candidate.demand
         if (
@@ -218,14 +282,19 @@ class QuotaAccountant(Stage[AccountantState]):
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
+        served = state.ledger.claims.served_by(uid, candidate.queue, demand)
+        depth = state.ledger.owed_depth(candidate.queue, demand, scratch)
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
+        if short is not None:
+            if not short.hopeless:
+                waits.note(state.ledger, candidate)
+        elif served is None:
+            short = waits.shortfall(state.ledger, candidate, depth, scratch)
         if short is None:
             passed = claiming.claim_passed(state.ledger, candidate.queue, demand, scratch, state.now)
-            served = state.ledger.claims.served_by(uid, candidate.queue, demand)
-            owed = state.ledger.owed(candidate.queue, demand, scratch)
             scratch.add(candidate.queue, demand)
             return claiming.reservation_of_move(
-                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=owed
+                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=depth > 0
             )
         return QuotaDenied(
             cause=cause,

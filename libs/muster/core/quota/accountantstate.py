@@ -69,6 +69,8 @@ class Entry(Struct):
     """The granted pods, where the tree counts machines."""
     aside: Vector = field(default_factory=dict)
     """Running amounts beside the charged spec, not counted."""
+    helpers: Vector = field(default_factory=dict)
+    """The request of the pods that the controller adds beside the gang (a submitter): these pods end first."""
     groups: Counts = field(default_factory=dict)
     """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """The start of a search for victims and its progress so far; the rules of reclaim by guarantee in words.
 
-A claimant is work that stays within a guarantee: the guarantee of its leaf, or the part of a higher node's guarantee
-that the children of that node do not have. Victims are in queues above their guarantee, outside of this node. On the
-path of a victim, below the nodes shared with the claimant, no node falls below its guarantee. So reclaimed quota can
-never be claimed again, and no job is suspended twice for the same guarantee.
+A claimant is work that stays within a guarantee: of its leaf, or of a node above the leaf. The lowest such node counts,
+and no work below this node is evicted. A job is evicted as a whole, as long as each node of its side uses more than its
+guarantee before (``evictionrules.may_go``). What started within the guarantee of its queue stays, whatever the queue
+borrows later. So a job that left comes back only within its guarantee, and then stays.
 
 The order: the lowest priority first, then the shortest work since start or last checkpoint, in any queue. Work evicted
 too often comes last among its priority. The search takes no more than needed: of the chosen victims the one with the
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import gcd
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -24,6 +23,7 @@ from muster.core.quota.demand import Scratch
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand, Shortfall
+from muster.model.keys import root_of
 from muster.model.resources import Vector
 
 Objection = PlanObjection | Literal[""]
@@ -122,16 +122,39 @@ class Basis(Struct):
     """The amounts that victims of other claims will release, as negative amounts."""
     held: Scratch
     """The amounts held for other claimants."""
+    ranked: dict[str, list[str]] = field(default_factory=dict)
+    """leaf -> uids of its running jobs, by rank; a cache"""
+    sums: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """(leaf, resource) -> see ``upto``; a cache"""
 
-    def owed_at(self, queue: str, demand: Demand) -> list[str]:
-        """The nodes whose guarantee covers the claimant, the lowest first."""
-        return list(self.ledger.owed_at(queue, demand, self.leaving, self.held))
+    def owed_at(self, queue: str, demand: Demand) -> str:
+        """The lowest node whose guarantee covers the claimant and that nothing below refuses; empty without such a
+        node, and where a resource is short that no queue is guaranteed: no claim brings that.
+        """
+        ledger = self.ledger
+        level = ledger.owed_at(queue, demand, self.leaving, self.held)
+        if not level:
+            return ""
+        names = ledger.guaranteed[root_of(queue)]
+        short = ledger.refusals(queue, demand, self.leaving, held=self.held)
+        return "" if any(limit.resource not in names or len(limit.path) > len(level) for limit in short) else level
 
-    def refuses_what_is_owed(self, queue: str, demand: Demand) -> bool:
-        """Whether the claimant is refused its guarantee, and not by a limit below the guaranteeing node."""
-        level = next(self.ledger.owed_at(queue, demand, self.leaving, self.held), None)
-        short = self.short(queue, demand) if level is not None else None
-        return level is not None and short is not None and (level == queue or len(short.path) < len(level))
+    def upto(self, leaf: str, name: str) -> dict[str, int]:
+        """{uid: amount} of a resource that each running job of a leaf and those before it in rank ask for together, in
+        this order. Leaving jobs are left out.
+        """
+        known = self.sums.get((leaf, name))
+        if known is None:
+            if not self.ranked:
+                for uid, charge in sorted(self.ledger.charges.items(), key=lambda entry: entry[1].rank):
+                    self.ranked.setdefault(charge.queue, []).append(uid)
+            known, total = self.sums.setdefault((leaf, name), {}), 0
+            for uid in self.ranked.get(leaf, ()):
+                _, gives = self.ledger.going.get(uid, ("", None))
+                total += self.ledger.charges[uid].request.get(name, 0)
+                total -= gives.request.get(name, 0) if gives is not None else 0
+                known[uid] = total
+        return known
 
     def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
         """The shortfall of a claimant once all claims are served."""
@@ -181,6 +204,10 @@ class Search(Struct):
     """The chosen victims that start again on other nodes: their quota is not released."""
     parts: Mapping[str, Giver] = field(default_factory=dict)
     """Replicas that may be chosen instead of whole jobs: {name of the replica: amounts}."""
+    places: bool = False
+    """Victims are also chosen for places on nodes."""
+    lacks: list[Shortfall] | None = None
+    """The limits that still refuse the claimant; None: not looked up yet."""
 
     @property
     def ledger(self) -> Ledger:
@@ -213,6 +240,28 @@ class Search(Struct):
         """Every limit that still refuses the claimant."""
         return self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
 
+    def helps(self, giver: Giver, shared: str) -> list[str]:
+        """The resources of a giver that are short at the shared node or above; for places all that are asked for."""
+        if self.places:
+            return [name for name, amount in sorted(self.demand.request.items()) if amount and giver.request.get(name)]
+        if self.lacks is None:
+            self.lacks = list(self.refusals())
+        above = (short for short in self.lacks if len(short.path) <= len(shared))
+        return list(dict.fromkeys(short.resource for short in above if giver.request.get(short.resource)))
+
+    def upto(self, uid: str, leaf: str, name: str) -> int:
+        """The amount that a job and those of its queue that rank before it ask for together, without the chosen.
+        Replicas that a cluster may release rank last.
+        """
+        sums, charges, part = self.basis.upto(leaf, name), self.ledger.charges, uid in self.parts
+        total = next(reversed(sums.values()), 0) if part else sums.get(uid, 0)
+        for other in self.chosen:
+            giver = self.giver(other)
+            before = part or other in self.parts or charges[other].rank <= charges[uid].rank
+            if giver.queue == leaf and other not in self.moving and before:
+                total -= giver.request.get(name, 0)
+        return total
+
     def managed(self) -> list[str]:
         """The requested resources with a limit or a guarantee anywhere on the queue's path."""
         return self.ledger.managed(self.queue, self.demand.request)
@@ -223,6 +272,7 @@ class Search(Struct):
 
     def take(self, uid: str, *, moves: bool = False) -> None:
         self.chosen.append(uid)
+        self.lacks = None
         if moves:
             self.moving[uid] = None
         else:
@@ -231,6 +281,7 @@ class Search(Struct):
     def leave(self, uid: str) -> None:
         """Spare one of the chosen victims."""
         self.chosen.remove(uid)
+        self.lacks = None
         if uid in self.moving:
             del self.moving[uid]
         else:
@@ -252,36 +303,39 @@ class Search(Struct):
         here = self.ledger.used.get(path, {}).get(resource, 0)
         return here + self.gone.extra.get(path, {}).get(resource, 0)
 
+    def total(self, path: str, resource: str) -> int:
+        """``used``, and the amounts held for other claimants."""
+        return self.used(path, resource) + self.basis.held.extra.get(path, {}).get(resource, 0)
+
+    def begun(self) -> Search:
+        """The search before any victim was chosen."""
+        again = search(self.basis, self.queue, self.demand, places=self.places)
+        again.parts = self.parts
+        return again
+
 
 def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
     """An empty search for a claimant. ``places``: victims may also be chosen for places on nodes."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    begun = Search(given, queue, demand, [], gone, frozenset())
+    begun = Search(given, queue, demand, [], gone, frozenset(), places=places)
     begun.names = frozenset(short.resource for short in begun.refusals())
     if places and not begun.names:
         begun.names = frozenset(demand.request)
     return begun
 
 
-def most_of(amounts: Iterable[int], limit: int) -> int:
-    """The largest sum of some of these amounts within the limit; an upper bound where the sum takes too many steps."""
-    small = [amount for amount in amounts if 0 < amount <= limit]
-    unit = gcd(*small)
-    if not small or limit // unit > MAX_LOOKS:
-        return min(sum(small), limit)
-    sums, below = 1, (2 << limit // unit) - 1  # Bit n: some of the amounts sum to n units.
-    for amount in small:
-        sums |= sums << amount // unit & below
-    return (sums.bit_length() - 1) * unit
-
-
 class GivingRules(Struct, frozen=True):
     """The rules for one claimant: the work that may be evicted. This base class forbids nothing."""
 
-    keeps: ClassVar[bool] = False
-    """Whether each queue keeps its guarantee in any case: this bounds the amount that all queues could give."""
     objects: ClassVar[tuple[PlanObjection, PlanObjection]] = ("below_min", "beyond_guarantee")
     """The objections to one candidate, and to several candidates together."""
+
+    @property
+    def unlocks(self) -> bool:
+        """Whether a victim may make another legal: victims below a node above the queue take its side within its
+        guarantee.
+        """
+        return False
 
     def claims(self) -> Objection:
         """Why these rules evict no work for the claimant."""
@@ -295,8 +349,10 @@ class GivingRules(Struct, frozen=True):
         """The turn of a queue to give, the least first; at equal turns the order of runs decides."""
         return ()
 
-    def gives(self, giver: Giver, search: Search) -> bool:
-        """Whether one more job may leave beside the chosen victims. A refused job stays refused with more victims."""
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
+        """Whether one more job may leave beside the chosen victims. A refused job stays refused with more victims,
+        except where these unlock it.
+        """
         return True
 
     def fair(self, search: Search) -> bool:

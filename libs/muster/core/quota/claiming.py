@@ -382,6 +382,7 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     may = partial(_served_more if service else _lower, state, proposed, chosen)
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
     begun = search(given, queue, demand, places=for_nodes or spare)
+    begun.places = state.places
     return giving_objection(judge, begun, chosen, may, places=state.places) or refused
 
 
@@ -499,5 +500,5 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
         return bool(ledger.rules_of(claim.queue).age_limit_ms)
     if claim.kind != "guarantee":
         return ledger.nodes[claim.queue].preempts
-    managed = ledger.managed(claim.queue, request)
-    return any(all(request[name] <= node.guaranteed.get(name, 0) for name in managed) for node in above[:-1] or above)
+    names = ledger.guaranteed_of(claim.queue, request)
+    return any(all(request[name] <= node.guaranteed.get(name, 0) for name in names) for node in above[:-1])

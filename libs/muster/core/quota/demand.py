@@ -26,6 +26,7 @@ from muster.core.objects.meta import (
     is_preemptible,
 )
 from muster.core.quota.trees.rules import RuleError, span_ms, span_or
+from muster.events.base import Cause
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
 from muster.model.problem import FieldProblem, problem
@@ -164,6 +165,17 @@ class Charge(Struct):
     """The part of ``request`` that runs beyond the grant."""
     until: int = 0
     """Log time (ms) by which the workload has left if its declaration is true; 0 without a declared run time."""
+    priority: int = 0
+    """The priority in its last queueing; 0 for adopted work, never queued."""
+    begun: Cause = Cause(0, 0)
+    """The event that charged the workload."""
+
+    @property
+    def rank(self) -> tuple[int, bool, Cause]:
+        """The order in which the guarantee of a queue counts for its jobs: higher priority first, work beyond its grant
+        last of its priority, then what began first.
+        """
+        return -self.priority, bool(self.over), self.begun
 
     @property
     def demand(self) -> Demand:
@@ -181,6 +193,7 @@ class QueuedRequest(Struct, frozen=True):
     attempt: int
     queue: str
     request: Vector
+    priority: int = 0
 
 
 class Scratch(Struct):

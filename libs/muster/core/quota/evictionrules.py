@@ -1,8 +1,8 @@
 """The rules of eviction: which work may be evicted for a claimant. The search and the accountant use the same rules.
 
-Between queues of a quota tree: a queue above its guarantee gives, down to the guarantee. Between KAI queues: a queue
-above its fair share gives (``Between``). Inside a queue: work of lower priority gives where the tree lets priority
-preempt, and jobs with more service give where the tree sets levels of service.
+Between queues of a quota tree: a queue gives whole jobs as long as it is above its guarantee (``may_go``). Between KAI
+queues: a queue above its fair share gives (``Between``). Inside a queue: work of lower priority gives where the tree
+lets priority preempt, and jobs with more service give where the tree sets levels of service.
 
 Between KAI queues the claimant's queue stays within its fair share, claimant included; work that is not preemptible
 stays within quota at every level. Queues are compared just below the node shared by both. A victim's side gives while
@@ -14,13 +14,13 @@ comparison covers the resources of the claimant and of the victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import field
 
 from muster.core.quota.candidates import Basis, Giver, GivingRules, Objection, Search, Turn
-from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.division.dividing import UNLIMITED
 from muster.core.quota.ledger.quotaledger import Ledger, kai_shares, shares_with
 from muster.core.quota.ledger.shares import DividedShares
@@ -99,7 +99,7 @@ class Between(GivingRules, frozen=True):
         """
         return leaf != self.queue and leaf in chain_of(self.queue)
 
-    def gives(self, giver: Giver, search: Search) -> bool:
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
         """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back."""
         if self._shareless(giver.queue):
             return True
@@ -234,23 +234,84 @@ def between(given: Basis, queue: str, demand: Demand, shares: DividedShares | No
 # --- giving -----------------------------------------------------------------------------------------------------------
 
 
-class OfGuarantee(GivingRules, frozen=True):
-    """Queues above their guarantee give to a queue below."""
+def may_go(giver: Giver, uid: str, search: Search, level: str) -> bool:
+    """Whether one more job may be evicted beside the chosen for a claimant that the guarantee of node ``level`` covers.
 
-    keeps: ClassVar[bool] = True
+    Claimant and job share a node above ``level``. Then the job goes where all this holds in one resource that the job
+    releases and that is short at the shared node or above:
+
+    - every node of the job's side uses more than its guarantee before the job goes;
+    - so it does with the job and those of its queue that rank before it alone: a later loan of its queue costs no job
+      its place. For a place on nodes it is enough that the job's side keeps its guarantee without the job: which job
+      leaves is then a matter of the node;
+    - every node of the claimant's side from ``level`` on stays within its guarantee, the claimant included.
+
+    A job leaves as a whole, so a queue may end below its guarantee. It then claims the rest as any other queue does.
+    """
+    mine, theirs = chain_of(search.queue), chain_of(giver.queue)
+    if level in theirs:
+        return False
+    asked, ledger = search.demand.request, search.ledger
+    at = next(place for place, path in enumerate(theirs) if path in mine)
+    sides, own = theirs[:at], mine[mine.index(level) : mine.index(theirs[at])]
+    return any(
+        _above(giver, uid, name, sides, search)
+        and all(search.total(path, name) + asked[name] <= ledger.nodes[path].guaranteed.get(name, 0) for path in own)
+        for name in search.helps(giver, theirs[at])
+    )
+
+
+def _above(giver: Giver, uid: str, name: str, sides: Sequence[str], search: Search) -> bool:
+    """Whether a job is a loan in this resource: see ``may_go``. A node without a queue guarantees nothing."""
+    nodes, leaf = search.ledger.nodes, giver.queue
+    least = {path: nodes[path].guaranteed.get(name, 0) if path in nodes else 0 for path in sides}
+    if any(search.total(path, name) <= least[path] for path in sides):
+        return False
+    amount = giver.request.get(name, 0)
+    if search.places and all(search.total(path, name) - amount >= least[path] for path in sides):
+        return True
+    return not least.get(leaf) or amount > least[leaf] or search.upto(uid, leaf, name) > least[leaf]
+
+
+class OfGuarantee(GivingRules, frozen=True):
+    """Queues above their guarantee give to a claimant that a guarantee covers."""
 
     queue: str
     level: str
-    """The node whose guarantee covers the claimant: no work below this node is evicted. Empty where no node does."""
+    """The lowest node whose guarantee covers the claimant: no work below this node is evicted. Empty without such a
+    node.
+    """
+    for_good: bool = False
+    """No victim is owed its quota afterwards. Such victims always exist where all guarantees can be met at once."""
+
+    @property
+    def unlocks(self) -> bool:
+        return len(chain_of(self.level)) > 2
 
     def claims(self) -> Objection:
         return "" if self.level else "beyond_guarantee"
 
     def asks(self, leaf: str) -> bool:
-        return leaf != self.queue and self.level not in chain_of(leaf)
+        return self.level not in chain_of(leaf) and root_of(leaf) == root_of(self.queue)
 
-    def gives(self, giver: Giver, search: Search) -> bool:
-        return self.asks(giver.queue) and spares(giver, search)
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
+        return may_go(giver, uid, search, self.level)
+
+    def fair(self, search: Search) -> bool:
+        """Whether the rule allows the victims in their order, and no victim is owed its quota once the claimant has
+        started, if that is asked.
+        """
+        again = search.begun()
+        for uid in search.chosen if self.unlocks else ():
+            if uid not in search.moving and not may_go(search.giver(uid), uid, again, self.level):
+                return False
+            again.take(uid, moves=uid in search.moving)
+        if not self.for_good:
+            return True
+        started = Scratch()
+        started.add(search.queue, search.demand)
+        gone = (search.gone, started, search.basis.held)
+        return not any(search.ledger.owed(giver.queue, giver.demand, *gone) for giver in search.givers())
 
 
 class Inside(GivingRules, frozen=True):
@@ -273,7 +334,7 @@ class Inside(GivingRules, frozen=True):
         return "" if node is not None and node.preempts and within else "not_preempting"
 
     def asks(self, leaf: str) -> bool:
-        return leaf == self.queue or self.others
+        return leaf == self.queue or (self.others and root_of(leaf) == root_of(self.queue))
 
     def turn(self, leaf: str, search: Search) -> Turn:
         """The claimant's own queue first, until the claimant is within the min without the chosen victims."""
@@ -281,8 +342,8 @@ class Inside(GivingRules, frozen=True):
             return ()
         return ((0 if (leaf == self.queue) == bool(search.above_min()) else 1, 0),)
 
-    def gives(self, giver: Giver, search: Search) -> bool:
-        return giver.queue == self.queue or (self.others and spares(giver, search))
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
+        return giver.queue == self.queue or (self.others and may_go(giver, uid, search, self.queue))
 
     def fair(self, search: Search) -> bool:
         if all(giver.queue == self.queue for giver in search.givers()):
@@ -291,34 +352,23 @@ class Inside(GivingRules, frozen=True):
 
 
 class OfService(GivingRules, frozen=True):
-    """Jobs of any queue with more service than the claimant give; no other queue falls below its guarantee."""
+    """Jobs of any queue with more service than the claimant give; every other queue is above its guarantee before."""
 
     queue: str
 
-    def gives(self, giver: Giver, search: Search) -> bool:
-        return giver.queue == self.queue or spares(giver, search)
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
+        mine, theirs = chain_of(self.queue), chain_of(giver.queue)
+        sides = [path for path in theirs if path not in mine]
+        return giver.queue == self.queue or any(
+            _above(giver, uid, name, sides, search) for name in search.helps(giver, search.queue)
+        )
 
 
 class MovesOnly(GivingRules, frozen=True):
     """No job releases quota: jobs may only move."""
 
-    def gives(self, giver: Giver, search: Search) -> bool:
+    def gives(self, giver: Giver, uid: str, search: Search) -> bool:
         return False
-
-
-def spares(giver: Giver, search: Search) -> bool:
-    """Whether no node between a giver and the shared path falls below its min without the giver. The check covers the
-    short resources. A giver without short resources frees only nodes: then the check covers all requested resources.
-    """
-    amounts, shared, ledger = counted(giver.demand), set(chain_of(search.queue)), search.ledger
-    short, asked = ([name for name in names if amounts.get(name)] for names in (search.names, search.demand.request))
-    for at in chain_of(giver.queue):
-        node = ledger.nodes.get(at)
-        if node is None or at in shared:
-            continue
-        if any(search.used(at, name) - amounts[name] < node.guaranteed.get(name, 0) for name in short or asked):
-            return False
-    return True
 
 
 def rules(
@@ -331,7 +381,7 @@ def rules(
         return Inside(given, queue, demand)
     if given.ledger.by_shares(queue):
         return between(given, queue, demand, shares)
-    return OfGuarantee(queue, next(iter(given.owed_at(queue, demand)), ""))
+    return OfGuarantee(queue, given.owed_at(queue, demand))
 
 
 def giving_objection(
@@ -368,7 +418,7 @@ def _taken(judge: GivingRules, search: Search, uids: Iterable[str]) -> Objection
         if not search.knows(uid):
             return "victim_left"
         giver = search.giver(uid)
-        if not judge.asks(giver.queue) or not judge.gives(giver, search):
+        if not judge.asks(giver.queue) or not judge.gives(giver, uid, search):
             return one
         search.take(uid)
     if search.missing() is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from muster.core.objects.kaiqueue import read_kai_queue
+from muster.core.objects.meta import unreadable
 from muster.core.objects.nodepools import NAME as POOLS_NAME
 from muster.core.objects.nodepools import NAMESPACE as POOLS_NAMESPACE
 from muster.core.objects.nodepools import REQUESTED, read_node_pools, read_nodes_request
@@ -15,6 +16,7 @@ from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queu
 from muster.core.reading.quotatree import read_quota_tree
 from muster.core.stage import SHOWN_KINDS
 from muster.core.workloads import registry as workloads
+from muster.core.workloads.definition import Definition
 from muster.events.base import Event
 from muster.events.facts import (
     ChildObserved,
@@ -179,18 +181,30 @@ def _watched() -> dict[str, Watched]:
         read = pod_group_reader(qualified_kind(resource))
         versions = api.NATIVE_POD_GROUPS if resource is NATIVE_POD_GROUP else ()
         rows.append(Watched(resource, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
-    rows += [
-        Watched(
-            kind.resource,
-            _workload_reader(name),
-            WorkloadObserved,
-            WorkloadGone,
-            both=bool(workloads.parents_of(name)),
-            alone=_alone_reader(kind),
-        )
-        for name, kind in workloads.KINDS.items()
-    ]
+    rows += [_of_kind(name) for name in workloads.KINDS]
     return {row.shard: row for row in rows}
+
+
+def _of_kind(name: str) -> Watched:
+    kind = workloads.KINDS[name]
+    return Watched(
+        kind.resource,
+        _workload_reader(name),
+        WorkloadObserved,
+        WorkloadGone,
+        both=bool(workloads.parents_of(name)),
+        alone=_alone_reader(kind),
+    )
+
+
+def define(definition: Definition) -> None:
+    """Watch one kind more, in this process. Raises UnreadableError naming the field that cannot be used."""
+    plural = definition.plural or f"{definition.kind.lower()}s"
+    if plural in WATCHED and WATCHED[plural].kind != definition.kind:
+        raise unreadable("plural", "kind_taken", value=plural)
+    workloads.define(definition)
+    for name in (definition.kind, *workloads.KINDS[definition.kind].children):
+        WATCHED[workloads.KINDS[name].resource.plural] = _of_kind(name)
 
 
 WATCHED: dict[str, Watched] = _watched()

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
 from muster.core.quota.candidates import FIRST, RESTART_MS, Alike, Candidates, GivingRules, Run, Search, Turn
-from muster.core.quota.demand import counted
+from muster.core.quota.demand import chain_of, counted
 from muster.model.quota import is_device
 from muster.model.resources import in_bytes
 
@@ -175,7 +175,7 @@ class Prices:
             assert run is not None, f"{uid} is no candidate"
             giver = self._begun.giver(uid)
             asks = self._judge.asks(giver.queue)
-            turn, gives = self._turn(giver.queue) if asks else (), asks and self._judge.gives(giver, self._begun)
+            turn, gives = self._turn(giver.queue) if asks else (), asks and self._judge.gives(giver, uid, self._begun)
             dear = self._dear[uid] = (self._rank(turn, run) if gives else self._first, self.lost(uid), (turn, run))
         return dear
 
@@ -202,8 +202,15 @@ class Prices:
         return Cost(max(map(self.rank, uids)), self.price(uids), tuple(runs)) if uids else Cost()
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
-        """The smallest job first: a queue must be above its kept amount before each of its jobs leaves."""
-        return sorted(uids, key=lambda uid: (self.amount(uid), self.dear(uid)[2][1]))
+        """The jobs nearest to the claimant in the tree first, then the smallest: a queue must be above its kept amount
+        before each of its jobs leaves.
+        """
+        mine = chain_of(self._begun.queue)
+
+        def shared(uid: str) -> int:
+            return sum(path in mine for path in chain_of(self._begun.giver(uid).queue))
+
+        return sorted(uids, key=lambda uid: (-shared(uid), self.amount(uid), self.dear(uid)[2][1]))
 
     # --- in order -------------------------------------------------------------------------------------------------
 

@@ -31,15 +31,6 @@ def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
     return runs[: bisect_left(runs, priority, key=lambda run: run.priority)]
 
 
-def judges(given: Basis, queue: str, demand: Demand, shares: DividedShares | None = None) -> list[GivingRules]:
-    """The rules to try, in order. The guarantee of the highest node comes first, with victims from outside of this
-    node: a victim queue within the node would reclaim the quota in turn.
-    """
-    if given.ledger.by_shares(queue):
-        return [rules(given, queue, demand, shares=shares)]
-    return [OfGuarantee(queue, level) for level in reversed(given.owed_at(queue, demand))]
-
-
 def owed(
     given: Basis,
     queue: str,
@@ -53,25 +44,27 @@ def owed(
     Where no victims make room on nodes, or the victims lose much work, other jobs may move too, also jobs within their
     guarantee.
     """
-    rules = judges(given, queue, demand, shares)
-    victims = _first(rules, given, queue, demand, replace(candidates, most=0), site)
+    judges = [rules(given, queue, demand, shares=shares)]
+    if isinstance(judges[0], OfGuarantee):
+        judges.insert(0, replace(judges[0], for_good=True))
+    victims = _first(judges, given, queue, demand, replace(candidates, most=0), site)
     if site is None or not candidates.most:
         return victims
     begun, much = search(given, queue, demand, places=True), DEAR_MS * worth(demand.request)
-    if victims.uids and (victims.price <= much or 2 * _least(begun, rules, candidates) >= victims.price):
+    if victims.uids and (victims.price <= much or 2 * _least(begun, judges, candidates) >= victims.price):
         return victims
-    moved = _first(rules, given, queue, demand, candidates, site)
+    moved = _first(judges, given, queue, demand, candidates, site)
     if moved.uids and (not victims.uids or 2 * moved.price < victims.price):
         return moved
     return victims._replace(gave_up=victims.gave_up or moved.gave_up)
 
 
-def _least(begun: Search, rules: Sequence[GivingRules], candidates: Candidates) -> int:
+def _least(begun: Search, judges: Sequence[GivingRules], candidates: Candidates) -> int:
     """The least price of the short quota: as if all of it came from the jobs with the shortest work."""
     short, alike = begun.missing(), candidates.alike
     if short is None or alike is None:
         return 0
-    lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in rules))
+    lots = (lots for leaf, lots in alike.lots.items() if any(judge.asks(leaf) for judge in judges))
     newest = max((-lot[0].youth for leaf_lots in lots for lot in leaf_lots.values()), default=candidates.now)
     return worth({short.resource: short.missing}) * max(candidates.now - newest, 0)
 
@@ -122,8 +115,8 @@ def workers(
     replicas, parts = parts_of(begun, candidates, givers, most, below)
     begun.parts = {name: part.gives for name, part in parts.items()}
     inside: list[GivingRules] = [Inside(given, queue, demand, others=False)]
-    rules = inside if below is not None else judges(given, queue, demand)
-    victims = _first(rules if parts else (), given, queue, demand, replicas, None, begun)
+    judges = inside if below is not None else [rules(given, queue, demand)]
+    victims = _first(judges if parts else (), given, queue, demand, replicas, None, begun)
     return counts_of(parts[uid] for uid in victims.uids)
 
 

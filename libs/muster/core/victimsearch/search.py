@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import islice, takewhile, tee
 
 from muster.core.placement.view import Ask
-from muster.core.quota.candidates import MAX_LOOKS, Candidates, GivingRules, Run, Search, Turn, most_of
+from muster.core.quota.candidates import MAX_LOOKS, Candidates, GivingRules, Run, Search, Turn
 from muster.core.quota.demand import chain_of, counted
 from muster.core.victimsearch.prices import FEW, MAX_EXACT, MAX_MOVED, Cost, Found, Option, Prices, cheapest, is_worse
 from muster.core.victimsearch.sites import Domain, Site
@@ -49,14 +49,12 @@ class _Planner:
         self.tried: dict[str, None] = {}
         """uids of the jobs looked at, in order."""
         self.all: Search | None = None
-        self.lacked: Shortfall | None = None
-        """The first shortfall without any candidate left to fill it."""
 
     def plan(self) -> Found:
         for start in self._starts():
             search = self._filled(start) or (self._filled(tuple(start)[::-1]) if self.moves else None)
             if search is not None:
-                search.trim(self._enough, self.prices.lost if self.judge.keeps else self.prices.dear)
+                search.trim(self._enough, self.prices.dear)
                 if not search.chosen:
                     return Found([], looked=False)  # The claimant fits already, and is evaluated next.
                 if self.site is not None and not self.begun.chosen and len(search.chosen) <= MAX_TRADED:
@@ -79,8 +77,10 @@ class _Planner:
             runs, none_gone = self.candidates.runs, self.begun.copied()
             uids = [run.uid for leaf in runs if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
             self.all = self.begun.copied()
-            for uid in [uid for uid in uids if self._may_give(none_gone, uid)]:
-                self.all.take(uid, moves=not self._gives(none_gone, uid))
+            for uid in uids:
+                unlocked = self.judge.unlocks and self.may(uid) and self.judge.asks(self.begun.giver(uid).queue)
+                if unlocked or self._may_give(none_gone, uid):
+                    self.all.take(uid, moves=not unlocked and not self._gives(none_gone, uid))
         return self.all
 
     def _fit_at_most(self) -> bool:
@@ -101,8 +101,7 @@ class _Planner:
             yield from self._by_nodes(self.site)
             return
         yield from dict.fromkeys((self._ending(), ()))
-        bound = self.judge.keeps and self.lacked is not None
-        if self._could_give(self.lacked) if bound and self.lacked else self._fit_at_most():
+        if self._fit_at_most():
             for uid in list(self.tried):
                 yield (uid,)
 
@@ -134,10 +133,11 @@ class _Planner:
         while (short := search.missing()) is not None:
             uid = self._next(search, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
-                self.lacked = self.lacked or short
                 return None
             search.take(uid)
             dead.add(uid)
+            if self.judge.unlocks:
+                dead, begins = set(search.chosen), {}
         return search if self._enough(search) else None
 
     def _taken(self, search: Search, uid: str) -> bool:
@@ -148,7 +148,7 @@ class _Planner:
 
     def _gives(self, search: Search, uid: str) -> bool:
         giver = search.giver(uid)
-        return self.judge.asks(giver.queue) and self.judge.gives(giver, search)
+        return self.judge.asks(giver.queue) and self.judge.gives(giver, uid, search)
 
     def _moves(self, search: Search, uid: str) -> bool:
         return self.moves is not None and len(search.moving) < self.candidates.most and self.moves(uid)
@@ -173,7 +173,7 @@ class _Planner:
                 if not counted(giver.demand).get(short.resource, 0) or not self.may(run.uid):
                     continue
                 self.tried[run.uid], self.prices.runs[run.uid] = None, run
-                if not self.judge.gives(giver, search):
+                if not self.judge.gives(giver, run.uid, search):
                     dead.add(run.uid)
                     continue
                 rank = (turn, run.priority, self.candidates.deprioritised(run.uid), run.youth, run.came, run.key)
@@ -186,26 +186,6 @@ class _Planner:
         for leaf, runs in self.candidates.runs.items():
             if short.path in chain_of(leaf) and self.judge.asks(leaf):
                 yield leaf, runs
-
-    def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give the amount that a limit lacks, each leaf down to its own min, in whole
-        runs. If not, no order of victims helps.
-        """
-        search, name = self.begun.copied(), lacked.resource
-        short = next(
-            (refusal for refusal in search.refusals() if (refusal.path, refusal.resource) == (lacked.path, name)), None
-        )
-        if short is None:
-            return True
-        needed = short.missing
-        for leaf, runs in self._leaves(short):
-            node = search.ledger.nodes.get(leaf)
-            most = search.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = (counted(search.giver(run.uid).demand).get(name, 0) for run in runs if self.may(run.uid))
-            needed -= most_of(gives, most) if most > 0 else 0
-            if needed <= 0:
-                return True
-        return False
 
     # --- by nodes -------------------------------------------------------------------------------------------------
 

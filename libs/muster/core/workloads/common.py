@@ -154,6 +154,7 @@ class Needs:
         steer: bool = True,
         minimum: int | None = None,
         later: bool = False,
+        template_at: str = "",
     ) -> Vector:
         """Add a set of pods with the template at ``path``; returns the request of one pod.
 
@@ -163,10 +164,12 @@ class Needs:
         - ``steer``: the template names the scheduler; otherwise the kind informs ``steering`` itself.
         - ``minimum``: pods needed for the start of the gang; None: all.
         - ``later``: the pods are made after the gang has started, so the start needs none of them.
+        - ``template_at``: the path of the template, where it is not ``template`` of ``path``.
         """
+        template_at = template_at or f"{path}.template"
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
-        one = pod_request(template.spec, f"{path}.template.spec") if request is None else request
+        one = pod_request(template.spec, f"{template_at}.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules
         levels = topology_of(template.annotations)
@@ -184,7 +187,7 @@ class Needs:
             if key in template.labels:
                 self._on_pods.setdefault(key, template.labels[key])
         if steer:
-            self.steering.add(template, f"{path}.template")
+            self.steering.add(template, template_at)
         add_into(self.ack, scaled(one, pods))
         add_into(self.full, scaled({**(takes or one), GPU: one[GPU]} if shares_gpu(where) else takes or one, pods))
         return one
@@ -193,6 +196,14 @@ class Needs:
         """Count in ``full`` pods that may run later, or instead of others, and do not run by the present spec."""
         add_into(self.full, amounts, times)
         add_into(self.ahead, amounts, times)
+
+    def start_with(self, least: int | None) -> None:
+        """The gang starts with so many pods, those of the first sets before the others; None: with all."""
+        left = least if least is not None and least > 0 else sum(pods.count for pods in self.sets)
+        for index, pods in enumerate(self.sets):
+            if left < pods.count:
+                self.sets[index] = replace(pods, minimum=max(0, left))
+            left -= pods.count
 
     @property
     def runs(self) -> Vector | None:

@@ -2,15 +2,17 @@
 
 A shape names the free fields, the fields that may only fall, and the fields to look into. Every other field is frozen,
 so that an unknown field, or a field of a later version, is refused rather than missed. The same rule covers Muster's
-own writes into a spec. ``muster_tools.guardcel`` makes the CEL of ``deploy/policies`` from both.
+own writes into a spec. ``muster_cli.guardcel`` makes the CEL of ``deploy/policies`` from both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from msgspec import Struct
+
+from muster.core.workloads.definition import Pods
 
 FREE: Literal["free"] = "free"
 """A field without effect on the number of pods, their requests or their places."""
@@ -107,20 +109,6 @@ RAY_SERVICE: Shape = {
     "rayClusterDeletionDelaySeconds": FREE,
     "rayClusterConfig": SpecOf("RayCluster"),
 }
-JOB: Shape = {
-    "activeDeadlineSeconds": FREE,
-    "ttlSecondsAfterFinished": FREE,
-    "backoffLimit": FREE,
-    "parallelism": FALLS,
-    "completions": FALLS,
-}
-KUBEFLOW: Shape = {
-    "runPolicy": dict.fromkeys(
-        ("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "ttlSecondsAfterFinished"), FREE
-    )
-}
-SPARK: Shape = {"timeToLiveSeconds": FREE}
-
 # --- what Muster writes into the spec of a kind, besides the field that suspends it -----------------------------------
 
 _STEERED: Shape = {
@@ -136,9 +124,43 @@ OURS_RAY_CLUSTER: Shape = {
 }
 OURS_RAY_JOB: Shape = {"rayClusterSpec": SpecOf("RayCluster"), "submitterPodTemplate": _STEERED}
 OURS_RAY_SERVICE: Shape = {"rayClusterConfig": SpecOf("RayCluster")}
-OURS_JOB: Shape = {"template": _STEERED}
-OURS_REPLICAS: Shape = dict.fromkeys(
-    ("tfReplicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs"), Values({"template": _STEERED})
-)
 _FLAT: Shape = {"schedulerName": FREE, "annotations": FREE, "template": _STEERED}
 OURS_SPARK: Shape = {"driver": _FLAT, "executor": _FLAT}
+BY_HAND: dict[str, tuple[Shape, Shape]] = {
+    "RayJob": (RAY_JOB, OURS_RAY_JOB),
+    "RayCluster": (RAY_CLUSTER, OURS_RAY_CLUSTER),
+    "RayService": (RAY_SERVICE, OURS_RAY_SERVICE),
+    "SparkApplication": ({"timeToLiveSeconds": FREE}, OURS_SPARK),
+}
+"""{kind: (edits allowed while an object runs, Muster's writes)} of the kinds whose pods a function reads"""
+
+
+def edits_of(data: Mapping[str, Any]) -> Shape:
+    """The shape of a definition's edits: ``[name]`` means a list with these names, ``*`` for a mapping."""
+    shape: dict[str, Edit] = {}
+    for key, value in data.items():
+        inner = edits_of(value) if isinstance(value, Mapping) else value
+        if isinstance(inner, Mapping) and len(inner) == 1:
+            [(first, rest)] = inner.items()
+            if isinstance(rest, Mapping) and first[0] == "[":
+                inner = Each(first[1:-1], rest)
+            elif isinstance(rest, Mapping) and first == "*":
+                inner = Values(rest)
+        shape[key] = inner
+    return shape
+
+
+def steered(pods: Iterable[Pods]) -> Shape:
+    """Muster's writes into the pod templates of a definition."""
+    shape: dict[str, Any] = {}
+    for set_of_pods in (set_of_pods for set_of_pods in pods if not set_of_pods.resources):
+        steps = [*set_of_pods.each.replace("[]", f".[{set_of_pods.name}]").split("."), *set_of_pods.template.split(".")]
+        _put(shape, [step for step in steps if step][1:])
+    return edits_of(shape)
+
+
+def _put(shape: dict[str, Any], steps: list[str]) -> None:
+    for step in steps[:-1]:
+        shape = shape.setdefault(step, {})
+    if steps:
+        shape[steps[-1]] = _STEERED

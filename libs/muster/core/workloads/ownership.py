@@ -12,35 +12,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import Meta, Owner
-from muster.model.problem import FieldProblem, problem
+from muster.core.objects.meta import Meta
 from muster.model.workload import SPARK_ROLE, ChildState, Workload
 
-JOBSET = ("jobset.x-k8s.io", "JobSet")
 FORMER = 8
 """Earlier child names kept per parent: a retry makes a new RayCluster while the old RayCluster ends."""
-
-
-def belongs(owner: Owner, group: str, *kinds: str) -> bool:
-    """Whether an owner reference names one of the kinds of an API group (of any version)."""
-    return owner.kind in kinds and owner.api_version.rpartition("/")[0] == group
-
-
-def part_of_ray(meta: Meta, pods: int) -> bool:
-    """Whether KubeRay runs a Job beside a RayJob or a RayCluster: one pod, under the name given by KubeRay.
-
-    The submitter has the name of its RayJob, the clean-up of Redis the name of its RayCluster with a suffix.
-    """
-    owner = meta.controller
-    submits = belongs(owner, "ray.io", "RayJob") and meta.name == owner.name
-    cleans = belongs(owner, "ray.io", "RayCluster") and meta.name.endswith("-redis-cleanup")
-    return pods <= 1 and (submits or cleans)
-
-
-def launches(meta: Meta, pods: int) -> bool:
-    """Whether a Job is the launcher of an MPIJob: one pod, under the name given by the MPI operator."""
-    owner = meta.controller
-    return belongs(owner, "kubeflow.org", "MPIJob") and pods <= 1 and meta.name == f"{owner.name}-launcher"
 
 
 def counts_pod(meta: Meta) -> bool:
@@ -49,14 +25,6 @@ def counts_pod(meta: Meta) -> bool:
     A pod under another pod counts only with Spark's mark of an executor; all other pods count.
     """
     return meta.controller.kind != "Pod" or meta.labels.get(SPARK_ROLE) == "executor"
-
-
-def held_by_another(meta: Meta) -> FieldProblem | None:
-    """Why muster must not resume a Job that is charged while running; None when muster may."""
-    owner = meta.controller
-    if (owner.api_version.rpartition("/")[0], owner.kind) != JOBSET:
-        return None
-    return problem("metadata.ownerReferences", "of_a_jobset", jobset=owner.name[:63])
 
 
 class Parent(Struct):

@@ -1,4 +1,4 @@
-"""The request of a Spark driver or executor: Spark makes the pods from settings of its own.
+"""The pods of a SparkApplication: Spark makes driver and executors from settings of its own.
 
 A field of the SparkApplication wins over its property of ``spec.sparkConf``. Memory is the heap plus an overhead: the
 named overhead, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
@@ -7,12 +7,12 @@ named overhead, else a share of the heap (a tenth; four tenths for Python and R)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.meta import UnreadableError, unreadable
+from muster.core.objects.meta import GANG, SCHEDULING_GROUP, Meta, UnreadableError, unreadable
 from muster.core.objects.podspec import (
     Container,
     PodSpec,
@@ -22,8 +22,12 @@ from muster.core.objects.podspec import (
     TemplateMeta,
     pod_request,
 )
+from muster.core.workloads.common import Needs, Program, count
+from muster.core.workloads.defined import ObjectView, Parts, Special
+from muster.core.workloads.steering import OURS
 from muster.model.resources import MAX_AMOUNT, QuantityError, Vector, is_resource_name, parse_quantity
 from muster.model.text import shorten
+from muster.model.workload import Template
 
 MIB = 2**20
 LEAST_OVERHEAD = 384 * MIB
@@ -59,6 +63,28 @@ class Role(Struct, frozen=True, rename="camel"):
     template: PodTemplate | None = field(default=None)
 
 
+class DynamicAllocation(Struct, frozen=True, rename="camel"):
+    enabled: bool = False
+    initial_executors: int | None = None
+    min_executors: int | None = None
+    max_executors: int | None = None
+
+
+class SparkSpec(Struct, frozen=True, rename="camel"):
+    type: str = ""
+    image: object = None
+    main_class: object = None
+    main_application_file: object = None
+    arguments: object = None
+    driver: Role = field(default_factory=Role)
+    executor: Role = field(default_factory=Role)
+    spark_conf: dict[str, str] | None = None
+    memory_overhead_factor: str | None = None
+    node_selector: dict[str, str] | None = None
+    dynamic_allocation: DynamicAllocation | None = None
+    batch_scheduler: str | None = None
+
+
 class SparkSettings(Struct, frozen=True):
     """The settings above both roles."""
 
@@ -86,6 +112,8 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
             given = shorten(role.gpu.name, 64)
             raise unreadable(f"{path}.gpu", "not_gpus", value=given, count=role.gpu.quantity)
         asks[role.gpu.name] = role.gpu.quantity * 1000
+    for resource, amount_of in _devices(name, settings):
+        asks.setdefault(resource, amount_of)
     pod = role.template.spec if role.template is not None else PodSpec()
     beside = PodSpec(
         containers=(*pod.containers[1:], *(role.sidecars or ())),
@@ -93,6 +121,20 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
         overhead=pod.overhead,
     )
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
+
+
+def _devices(name: str, settings: SparkSettings) -> Iterator[tuple[str, int]]:
+    """The devices of one pod by ``spark.ROLE.resource.NAME.amount`` and ``.vendor``, which Spark does not do without.
+
+    https://spark.apache.org/docs/latest/running-on-kubernetes.html#resource-allocation-and-configuration-overview
+    """
+    prefix = f"spark.{name}.resource."
+    for key in sorted(key for key in settings.properties if key.startswith(prefix) and key.endswith(".amount")):
+        home, at = key.removesuffix(".amount"), f"spec.sparkConf[{key[:128]}]"
+        resource = f"{settings.properties.get(f'{home}.vendor', '')}/{home.removeprefix(prefix)}"
+        if not is_resource_name(resource):
+            raise unreadable(at, "not_a_resource", value=shorten(resource, 64))
+        yield resource, number(settings.properties[key], at) * 1000
 
 
 def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
@@ -178,3 +220,55 @@ def amount(text: str, path: str, *, bare: int = 20) -> int:
         raise unreadable(path, "not_spark_memory", value=shorten(text, 64))
     shift = _UNITS[match[2]] if match[2] else (0 if text.strip().lower().endswith("b") else bare)
     return (int(match[1]) << shift) // MIB * MIB
+
+
+def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
+    """Driver and executors: with dynamic allocation the initial executors, and in ``full`` the most allowed."""
+    spec: SparkSpec = view.get("spec")
+    settings = SparkSettings(
+        properties=spec.spark_conf or {},
+        factor=spec.memory_overhead_factor or "",
+        python=spec.type == "Python",
+        bare=spec.type in ("Python", "R"),
+        node_selector=spec.node_selector or {},
+    )
+    first, most = _executors(spec, settings)
+    needs.program = Program(spec.image).running(spec.main_class, spec.main_application_file, spec.arguments)
+    if spec.batch_scheduler:
+        needs.steering.leave()
+    for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
+        template, one = template_of(role, settings), request_of(role, name, settings)
+        later = name == "executor"  # The driver makes them.
+        needs.add(name, pods, template, f"spec.{name}", request=one, steer=False, later=later)
+        inner = role.template.spec.scheduler_name if role.template is not None else ""
+        scheduler = role.scheduler_name or inner or ""
+        if role == Role():
+            needs.steering.leave()  # It may not be there at all, and then nothing can be added to it.
+        notes = role.annotations or {}
+        steered = Template(
+            f"/spec/{name}",
+            flat=True,
+            named=scheduler in OURS,
+            marked=GANG in notes,
+            annotations=bool(notes),
+            noted=bool(notes.get(SCHEDULING_GROUP)),
+        )
+        needs.steering.describe(steered, scheduler)
+        needs.prioritize(template.spec.priority_class_name, template.spec.priority)
+    needs.reserve(one, max(most, first) - first)
+    return Parts()
+
+
+def _executors(spec: SparkSpec, settings: SparkSettings) -> tuple[int, int]:
+    """(initial executors, most executors)."""
+    text, path = settings.get(None, "spark.executor.instances")
+    own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")
+    dynamic, at = spec.dynamic_allocation, "spec.dynamicAllocation"
+    if dynamic is None or not dynamic.enabled:
+        return (1, 1) if own < 0 else (own, own)
+    low = count(dynamic.min_executors, 0, f"{at}.minExecutors")
+    first = max(own, low, count(dynamic.initial_executors, 0, f"{at}.initialExecutors"))
+    return first, count(dynamic.max_executors, first, f"{at}.maxExecutors")
+
+
+SPARK = Special(_parts, {"spec": SparkSpec})

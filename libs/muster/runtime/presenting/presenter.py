@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import digest
 from muster.core.quota.trees.treesource import ROOT
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import resource_of
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH, ApiResource
 from muster.model.keys import Ref
@@ -322,7 +322,8 @@ class Presenter(Follower[ReadState]):
             return False
         self._stamped[uid] = workload.rv
         ref, patch = stamp
-        await self._writer.send("PATCH", KINDS[ref.kind].resource, ref.namespace, ref.name, JSON_PATCH, patch)
+        resource = resource_of(ref.kind, workload.switch)
+        await self._writer.send("PATCH", resource, ref.namespace, ref.name, JSON_PATCH, patch)
         return True
 
     async def _kai_group(self, uid: str) -> None:

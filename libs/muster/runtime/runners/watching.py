@@ -17,7 +17,7 @@ from muster.core.abridging import abridged
 from muster.core.objects.meta import not_decoded, version_of
 from muster.core.reading.watched import CONFIGURING, required_of, shards_of
 from muster.core.reading.watcher import PATIENCE_MS, Watcher, WatchState
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import KINDS, defined
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.facts import KindsConfigured, Synced, SyncStarted, WorkloadObserved
@@ -27,13 +27,18 @@ from muster.kube.discovery import served
 from muster.kube.hooks import WatchHooks
 from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import ABSENT_S, Reflector
+from muster.kube.suspendable import suspendable
 from muster.model.api import ApiResource
 from muster.model.keys import Intent, Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
+from muster.runtime.kinds import refused
 from muster.runtime.runners.hooks import Hooks, Level
 from muster.runtime.runners.leader import Leader
 from muster.runtime.runners.shared import SharedLog
 from muster.told.wording import problems
+
+UNREAD_S = 600.0
+"""How often the served kinds are looked at."""
 
 
 class _UnreportedObject(Struct):
@@ -94,6 +99,7 @@ class WatcherRunner(Leader[WatchState]):
         self._copied: dict[str, Intent] = {}
         """uid -> the intent that the object had when it was seen first: from another log, or from before this one"""
         self._kinds = kinds
+        self._unread: set[ApiResource] = set()
         self._retired = shard not in shards_of(kinds)
         """It is not to be watched any more: what was reported of it is taken back."""
         if not self._retired:
@@ -116,6 +122,8 @@ class WatcherRunner(Leader[WatchState]):
             assert self._tasks is not None
             if not self._retired:
                 self._tasks.create_task(self._watch())
+            if self.shard == CONFIGURING:
+                self._tasks.create_task(self._name_unread())
             for uid, was in self.state.objects.items() if self._retired else ():
                 self._pending[uid] = _UnreportedObject(was.ref, 0, None)
             self._announcements += self._configured()
@@ -154,10 +162,11 @@ class WatcherRunner(Leader[WatchState]):
         listed.
         """
         required, state = required_of(self._kinds), self.state
+        definitions = defined(self._kinds)
         told = (self._kinds, required) == (state.kinds, tuple(state.required)) and state.unsynced.keys() <= {*required}
-        if self.shard != CONFIGURING or told:
+        if self.shard != CONFIGURING or (told and definitions == state.definitions):
             return []
-        return [KindsConfigured(kinds=self._kinds, required=required)]
+        return [KindsConfigured(kinds=self._kinds, required=required, definitions=definitions)]
 
     def _take_announcements(self) -> list[Event]:
         events, self._announcements = self._announcements, []
@@ -240,6 +249,22 @@ class WatcherRunner(Leader[WatchState]):
         end, here = await self.log.end(), self.log.identity.generation
         if intent.generation > here or intent.seq > end:
             self.hooks.note("error", "intent_beyond_log", ref=str(ref), intent=str(intent), generation=here, end=end)
+
+    async def _name_unread(self) -> None:
+        """Name the served kinds that can be suspended and have no definition: their objects would wait in silence."""
+        for sentence in refused:
+            self.hooks.note("error", "kind_not_understood", message=sentence)
+        while True:
+            try:
+                unread = await suspendable(self._transport, [row.resource for row in KINDS.values()])
+            except (ApiStatusError, ApiUnreachableError) as err:
+                self.hooks.note("info", "kinds_not_listed", why=str(err))
+                unread = []
+            for resource, at in unread:
+                if resource not in self._unread:
+                    self.hooks.note("warning", "kind_unread", resource=str(resource), field=at)
+            self._unread = {resource for resource, _ in unread}
+            await asyncio.sleep(UNREAD_S)
 
     async def _watch(self) -> None:
         await self._watch_one_version()

@@ -21,7 +21,7 @@ from muster.core.reading.kubequeue import (
     queue_name,
     unit_content,
 )
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import KINDS, is_job, suffix_of
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
@@ -132,7 +132,7 @@ def pauses_over(state: ReadState, queue: str = "") -> list[str]:
 def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     """The QueueUnit of a job. None when the job should have none, or when the existing QueueUnit is up to date."""
     workload, unit = state.queues.workloads.get(uid), unit_state(state, uid)
-    if workload is None or unit is None or workload.ref.kind not in KINDS or workload.deleting:
+    if workload is None or unit is None or not is_job(workload.ref.kind) or workload.deleting:
         return None
     admissions = tuple(
         Admission(_set_name(pods), pods.count, pods.count if unit.phase == "Running" else 0)
@@ -198,7 +198,7 @@ def unit_name(workload: Workload) -> str:
 
     A name that is too long is cut and ends in a fingerprint of the name: two jobs never share a QueueUnit.
     """
-    name, suffix = workload.ref.name, KINDS[workload.ref.kind].unit_suffix
+    name, suffix = workload.ref.name, suffix_of(workload.ref.kind)
     if len(name) + len(suffix) <= MAX_NAME:
         return name + suffix
     mark = f"-{digest(name)}{suffix}"

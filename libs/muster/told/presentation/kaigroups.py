@@ -15,7 +15,7 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS, digest, rfc3339
 from muster.core.quota.demand import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger.quotaledger import leaf_of
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.model import api
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import texts
@@ -37,7 +37,7 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
     if (
         workload is None
         or workload.deleting
-        or workload.ref.kind not in KINDS
+        or not is_job(workload.ref.kind)
         or KAI_ROOT not in state.queues.ledger.trees
     ):
         return None

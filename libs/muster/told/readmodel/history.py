@@ -17,7 +17,7 @@ from msgspec import structs
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.queues import Job
 from muster.core.stage import Arm
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events import alarms, claims, effects, elastic, facts, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
@@ -120,7 +120,7 @@ def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator
 
 
 def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
-    if event.ref.kind in KINDS:
+    if is_job(event.ref.kind):
         yield event.ref, happened(at, "object_unreadable", "turn", event=event)
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from muster.core.learned import kinds_of
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.alarms import AlarmCleared, AlarmRaised
@@ -401,7 +401,7 @@ class JobFolds:
 
     def _unreadable(self, state: ReadState, _at: Position, event: facts.ObjectUnreadable) -> None:
         self._mark.trouble(state, event.ref, "unreadable", [event.problem])
-        if event.ref.kind in KINDS:
+        if is_job(event.ref.kind):
             record_of(state, event.ref)
 
     def _nearly_full(self, state: ReadState, _at: Position, _event: LogNearlyFull) -> None:

@@ -24,7 +24,7 @@ from muster.core.promising.promises import Promises
 from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.stage import StageState
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthUnit
@@ -388,7 +388,7 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     record = state.records.get(ref.uid)
     if record is None:
         record = Record(ref, since=state.now)
-        if ref.kind in KINDS:  # Pods of no job are charged too, and not listed.
+        if is_job(ref.kind):  # Pods of no job are charged too, and not listed.
             state.records[ref.uid] = record
     return record
 

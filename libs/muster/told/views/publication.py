@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import rfc3339
 from muster.core.quota.demand import Charge
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events import decisions, effects, facts, public
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Event
@@ -209,7 +209,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case decisions.WorkloadRefused():
             words = reasons.refused(event.refusal, event.ref.kind, event.ref.key)
             return made(public.PublicWorkloadRefused, reason=event.refusal.reason, message=words)
-        case facts.ObjectUnreadable() if event.ref.kind in KINDS:
+        case facts.ObjectUnreadable() if is_job(event.ref.kind):
             return made(public.PublicWorkloadRefused, reason="unreadable", message=problems.line(event.problem))
         case decisions.QuotaDenied(short=Shortfall() as short):
             return made(

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.registry import is_job
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered
 from muster.events.envelope import Stored
@@ -146,7 +146,7 @@ def _about(event: Event) -> Iterator[Ref]:
         if isinstance(ref, Ref):
             yield ref
     workload = getattr(event, "workload", None)
-    if workload is not None and workload.ref.kind in KINDS:
+    if workload is not None and is_job(workload.ref.kind):
         yield workload.ref
     if isinstance(event, EvictionOrdered):
         for victim in event.victims:

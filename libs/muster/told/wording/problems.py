@@ -50,8 +50,14 @@ TEMPLATES: dict[str, str] = {
     "not_a_policy": "{value!r} is not a policy; write one of {choices}",
     # --- jobs of all kinds
     "foreign_manager": "is {manager}, and only {own} suspends such a job; leave the field out",
-    "of_a_jobset": "JobSet {jobset} decides when this Job runs; its quota is charged while it runs, and Muster does "
-    "not queue it",
+    "not_a_kind": "{value!r} is no kind such as Widget",
+    "not_a_group_version": "{value!r} is no group and version such as example.com/v1",
+    "not_a_plural": "{value!r} is no resource such as widgets",
+    "not_a_path": "{value!r} is no path such as spec.template",
+    "not_a_switch": "{value!r} must be a field of the spec, with two values of one type",
+    "paths_contradict": "two of the paths contradict each other: {said}",
+    "kind_taken": "{value} is a kind that Muster knows by itself; leave this definition out",
+    "size_unknown": "is missing, and nothing else says what its pods ask for; add it",
     "idle_suspended": "is true, and the autoscaler stopped the cluster because nothing used it; set "
     "spec.idleSuspend to false and spec.suspend to true, and it is queued again",
     "uses_existing_cluster": "KubeRay cannot suspend a RayJob that uses an existing cluster; describe the cluster in "

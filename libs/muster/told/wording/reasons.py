@@ -237,7 +237,7 @@ STALE: dict[PlanObjection, str] = {
     "not_preempting": "jobs of its queue are not preempted for it",
     "not_lower": "a victim in its queue has no lower priority",
     "not_served_more": "a victim has had no more GPU time than it, or keeps no checkpoints",
-    "below_min": "the queue of a victim would fall below its guarantee",
+    "below_min": "the queue of a victim is within its guarantee",
     "gives_too_much": "a queue would lose more than it uses above its share",
     "not_enough": "it would not fit once the victims are evicted",
     "beyond_guarantee": "it is beyond the guarantee of its queue",

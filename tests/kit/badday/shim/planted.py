@@ -169,11 +169,12 @@ def _circles_go_on(_: Any) -> Any:
 # --- 8: a Job that runs for the rest is read at its full size ---------------------------------------------------------
 
 
-@bug(8, "muster.core.workloads.kinds.job", "_needs")
-def _done_counts_while_suspended(needs: Any) -> Any:
-    def old(spec: Any, status: Any, ref: Any) -> Any:
+@bug(8, "muster.core.workloads.defined", "Reader._number")
+def _done_counts_while_suspended(number: Any) -> Any:
+    def old(self: Any, view: Any, entry: Any, pods: Any, *rest: Any) -> Any:
         from msgspec.structs import replace
 
-        return needs(spec, status if spec.suspend else replace(status, succeeded=None), ref)
+        runs = pods.done and not view.get("spec.suspend")
+        return number(self, view, entry, replace(pods, done="") if runs else pods, *rest)
 
     return old

@@ -110,14 +110,16 @@ def test_within_quota_who_is_above_its_own_quota_of_anything_gives() -> None:
         found = ledger(queue("a", gpu=(4, -1, 1), cpu=EQUAL), queue("b", gpu=(1, -1, 1), cpu=(1000, -1, 1)))
         uid = uses(found, "b", cpu=4, gpu=1)
         rules = asks(found, "a", cpu=cores, gpu=2)
-        assert rules.gives(begun(rules).giver(uid), begun(rules)) is may, f"a claimant of {cores} cores without a quota"
+        assert rules.gives(begun(rules).giver(uid), uid, begun(rules)) is may, (
+            f"a claimant of {cores} cores without a quota"
+        )
 
 
 def test_within_quota_who_is_within_its_own_keeps_what_it_has() -> None:
     found = ledger(queue("a", gpu=(8, -1, 1)), queue("b", gpu=(8, -1, 1)))
     uid = uses(found, "b", gpu=8)
     rules = asks(found, "a", gpu=2)
-    assert not rules.gives(begun(rules).giver(uid), begun(rules)), "quotas of 16 on 8: each may keep its own"
+    assert not rules.gives(begun(rules).giver(uid), uid, begun(rules)), "quotas of 16 on 8: each may keep its own"
 
 
 def test_a_victim_is_judged_before_it_is_subtracted() -> None:
@@ -125,8 +127,8 @@ def test_a_victim_is_judged_before_it_is_subtracted() -> None:
     first, second = uses(found, "b", gpu=2), uses(found, "b", gpu=3)
     asks(found, "b", gpu=8)
     rules = asks(found, "a", gpu=4)
-    assert rules.gives(begun(rules).giver(first), begun(rules)), "5 of a share of 4, and 3 are left"
-    assert not rules.gives(begun(rules).giver(second), begun(rules, first)), "3 of a share of 4"
+    assert rules.gives(begun(rules).giver(first), first, begun(rules)), "5 of a share of 4, and 3 are left"
+    assert not rules.gives(begun(rules).giver(second), second, begun(rules, first)), "3 of a share of 4"
 
 
 def test_what_runs_in_a_queue_that_got_queues_below_it_gives_to_those() -> None:
@@ -138,7 +140,7 @@ def test_what_runs_in_a_queue_that_got_queues_below_it_gives_to_those() -> None:
     assert rules.may_claim()
     assert rules.asks(found.queues["top"])
     assert not rules.asks(found.queues["b"])
-    assert rules.gives(begun(rules).giver(uid), begun(rules))
+    assert rules.gives(begun(rules).giver(uid), uid, begun(rules))
     assert rules.fair(begun(rules, uid))
     assert not asks(found, "b", gpu=2).asks(found.queues["top"]), "it uses what its queue is guaranteed"
 
@@ -149,7 +151,7 @@ def test_nobody_gives_within_its_own_queue() -> None:
     asks(found, "b", gpu=8)
     rules = asks(found, "a", gpu=1)
     assert rules.shares[found.queues["a"]][GPU].share.amount == 4_000, "it is above its share itself"
-    assert not rules.gives(begun(rules).giver(uid), begun(rules)) and not rules.asks(found.queues["a"])
+    assert not rules.gives(begun(rules).giver(uid), uid, begun(rules)) and not rules.asks(found.queues["a"])
 
 
 def test_departments_come_in_turn_before_the_teams_of_any() -> None:

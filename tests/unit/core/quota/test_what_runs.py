@@ -331,3 +331,149 @@ def test_executors_count_under_a_driver_that_a_job_runs_through_and_by_themselve
     over["status"]["phase"] = "Succeeded"
     cell.sees("pods", over)
     assert "stray" not in charges
+
+
+# --- what cannot run any more is not charged --------------------------------------------------------------------------
+
+
+def plain_job(**spec: Any) -> Obj:
+    meta = {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1}
+    spec = {"suspend": True, "template": ray.pod_template(), **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def job_pod(number: int, **status: Any) -> Obj:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job-uid", "controller": True}
+    made = pod(number, **status)
+    made["metadata"] |= {"ownerReferences": [owner], "labels": {"batch.kubernetes.io/job-name": "j"}}
+    return made
+
+
+def running_job(cell: Cell, pods: int, **spec: Any) -> Obj:
+    """A Job that was queued, admitted and resumed, and runs with so many pods."""
+    job = plain_job(**spec)
+    cell.sees("jobs", job)
+    job["spec"]["suspend"] = False
+    cell.sees("jobs", job)
+    for number in range(pods):
+        cell.sees("pods", job_pod(number))
+    job["status"] = {"active": pods, "ready": pods, "startTime": "2026-01-01T00:00:00Z"}
+    cell.sees("jobs", job)
+    return job
+
+
+def gone(cell: Cell, *numbers: int) -> None:
+    for number in numbers:
+        cell.sees("pods", job_pod(number, phase="Succeeded"))
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_a_job_scaled_down_is_charged_for_the_pods_that_are_left(profile: str) -> None:
+    """Seen live: six pods scaled to one, 24 devices charged, 4 in use; an owner waits."""
+    cell = Cell(profile)
+    job = running_job(cell, 6, parallelism=6, completions=100)
+    job["spec"]["parallelism"] = 1
+    cell.sees("jobs", job)
+    assert cell.charged()["cpu"] == 6 * CPU, "its pods are still there"
+    for left in (4, 3, 2, 1):
+        gone(cell, left + 1)
+        assert cell.charged()["cpu"] == (left + 1) * CPU
+    gone(cell, 1)
+    assert cell.charged()["cpu"] == CPU and not cell.over()
+    job["spec"]["parallelism"] = 6
+    cell.sees("jobs", job)
+    assert cell.charged()["cpu"] == 6 * CPU and cell.over()["cpu"] == 5 * CPU, "what was given back is not granted"
+    assert not audit(cell.bench.log).violations
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "left"),
+    [
+        ({"parallelism": 4, "completions": 4, "completionMode": "Indexed"}, {"succeeded": 3}, 1),
+        ({"parallelism": 4, "completions": 9}, {"succeeded": 7}, 2),
+        ({"parallelism": 4, "completions": 4, "backoffLimitPerIndex": 0}, {"succeeded": 1, "failedIndexes": "1,3"}, 1),
+        ({"parallelism": 4, "completions": 6, "backoffLimitPerIndex": 0}, {"succeeded": 2, "failedIndexes": "0-2"}, 1),
+    ],
+)
+def test_the_tail_of_a_job_is_charged_for_what_is_still_to_do(spec: Obj, status: Obj, left: int) -> None:
+    cell = Cell()
+    job = running_job(cell, 4, **spec)
+    gone(cell, *range(4 - left))
+    assert cell.charged()["cpu"] == 4 * CPU, "it may make others, as far as its status says"
+    job["status"] |= {**status, "active": left, "ready": left}
+    cell.sees("jobs", job)
+    assert cell.charged()["cpu"] == left * CPU and not cell.over()
+    cell.sees("pods", job_pod(9))  # A pod in place of one that is ending.
+    assert cell.charged()["cpu"] == (left + 1) * CPU
+    assert not audit(cell.bench.log).violations
+
+
+def test_a_job_scaled_to_nothing_is_charged_with_nothing() -> None:
+    cell = Cell()
+    job = running_job(cell, 2, parallelism=2)
+    job["spec"]["parallelism"] = 0
+    cell.sees("jobs", job)
+    gone(cell, 0, 1)
+    assert not any(cell.charged().values()) and not cell.over()
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_a_cluster_scaled_by_hand_is_charged_as_it_is_now(profile: str) -> None:
+    cell = Cell(profile)
+    cluster = ray.raycluster(suspend=True, workerGroupSpecs=[ray.group(replicas=5)])
+    cell.sees("rayclusters", cluster)
+    cluster["spec"]["suspend"] = False
+    cell.sees("rayclusters", cluster)
+    before = cell.charged("cluster-uid")["cpu"]
+    cluster["spec"]["workerGroupSpecs"][0]["replicas"] = 1
+    cell.sees("rayclusters", cluster)
+    assert cell.charged("cluster-uid")["cpu"] == before - 4 * CPU
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_the_cluster_of_a_job_scaled_by_hand_is_charged_as_it_is_now(profile: str) -> None:
+    cell = Cell(profile)
+    admitted_job(cell, rayClusterSpec=ray.cluster_spec(ray.group(replicas=5)))
+    granted = cell.charged()["cpu"]
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=5)]))
+    assert cell.charged()["cpu"] == granted
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=2)]))
+    assert cell.charged()["cpu"] == granted - 3 * CPU
+
+
+def test_an_ended_job_is_charged_for_the_pods_that_still_end() -> None:
+    cell = Cell()
+    job = running_job(cell, 4, parallelism=4)
+    job["status"] = {**job["status"], "conditions": [{"type": "Failed", "status": "True"}]}
+    cell.sees("jobs", job)
+    assert cell.charged()["cpu"] == 4 * CPU
+    gone(cell, 0, 1, 2)
+    assert cell.charged()["cpu"] == CPU
+    gone(cell, 3)
+    assert "job-uid" not in cell.bench.states["quota_accountant"].ledger.charges
+    assert not audit(cell.bench.log).violations
+
+
+def test_a_cluster_that_is_being_made_again_stays_charged_in_full() -> None:
+    """KubeRay retries: the old cluster goes, and the new one has no object yet."""
+    cell = Cell()
+    job = admitted_job(cell, rayClusterSpec=ray.cluster_spec(ray.group(replicas=5)))
+    granted = cell.charged()["cpu"]
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=5)]))
+    cell.sees("pods", pod(0))
+    job["status"] = {"jobDeploymentStatus": "Retrying", "rayClusterName": "j-raycluster-1"}
+    cell.sees("rayjobs", job)
+    cell.bench.facts(ChildGone(ref=Ref("RayCluster", "ns", "j-raycluster-1", "cluster-uid")))
+    cell.bench.settle()
+    assert cell.charged()["cpu"] == granted
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_an_ended_job_is_charged_for_the_cluster_that_it_leaves(profile: str) -> None:
+    """KubeRay keeps the cluster for a while; the submitter is over."""
+    cell = Cell(profile)
+    job = admitted_job(cell)
+    cell.sees("rayclusters", cluster_of())
+    job["status"]["jobDeploymentStatus"] = "Complete"
+    cell.sees("rayjobs", job)
+    assert cell.charged()["cpu"] == 3 * CPU

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.core.workloads.kinds import raycluster
+from muster.core.workloads.registry import KINDS
 from muster.model.elastic import HeadService
 from muster.model.workload import Workload
 
@@ -31,7 +31,7 @@ def served(head: Any = None, endpoints: Any = None, *, name: str = "one", **grou
         "spec": spec,
         "status": {"head": head, "endpoints": endpoints},
     }
-    found = raycluster.read(json.dumps(cluster).encode())
+    found = KINDS["RayCluster"].read(json.dumps(cluster).encode())
     assert isinstance(found, Workload) and found.elastic is not None
     return found.elastic.served
 

@@ -46,8 +46,8 @@ def test_a_denial_says_what_is_used_and_what_is_held_and_for_which_job() -> None
     scene, job = held_for_another()
     assert states(scene)
     short = denials(scene, job)[-1]
-    assert (short.used, short.held, short.claimant) == (6_000, 2_000, "a/owed")
-    assert short.missing == short.asked - (short.limit - 6_000 - 2_000)
+    assert (short.used, short.held, short.claimant) == (5_000, 2_000, "a/owed")
+    assert short.missing == short.asked - (short.limit - 5_000 - 2_000)
 
 
 def test_history_story_status_and_public_event_name_the_claimant() -> None:
@@ -58,7 +58,7 @@ def test_history_story_status_and_public_event_name_the_claimant() -> None:
         story.feed(stored)
         told += [each.text for each in narrator.feed(stored) if each.subject == job and each.word == "waits"]
     found = story.of(job)
-    beside = "used 6, held 2 for a/owed"
+    beside = "used 5, held 2 for a/owed"
     assert beside in found.standing.text
     assert beside in told[-1]
     assert any(beside in each.entry.text for each in found.happenings)
@@ -69,7 +69,7 @@ def test_history_story_status_and_public_event_name_the_claimant() -> None:
         if isinstance(event, QuotaDenied)
     ]
     last = next(each for each in reversed(denied) if isinstance(each, PublicWorkloadDenied))
-    assert (last.used, last.held, last.claimant) == ("6", "2", "a/owed")
+    assert (last.used, last.held, last.claimant) == ("5", "2", "a/owed")
     assert beside in last.message
     assert found.standing.wanting is not None, "who holds it is named"
 

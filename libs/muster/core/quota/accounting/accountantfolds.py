@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
 from muster.core.quota.accounting import growth, podasks
-from muster.core.quota.accounting.rechecks import aside_of, entry_of, recheck, touched
+from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
@@ -57,6 +57,7 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
+from muster.model.resources import lowest, summed
 from muster.model.workload import SPARK_ROLE
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
@@ -118,11 +119,12 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
         entry.child = workload.child
         entry.groups = state.scaling.granted(workload)
         entry.fixed = workload.fixed_pods
+        entry.helpers = summed(pods.request for pods in workload.auxiliary)
     state.growths.pop(uid, None)
     state.claim_causes.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    _served(state, state.ledger.charge(uid, charge_of(event, at.at), claimant_of(event)))
+    _served(state, state.ledger.charge(uid, charge_of(event, at), claimant_of(event)))
     recheck(state, uid)
     return entry
 
@@ -218,6 +220,8 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
 def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
+        if is_active(state.workloads.get(event.ref.uid)):
+            entry.request, entry.pods = lowest(entry.request, event.request), min(entry.pods, event.pods)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
 
@@ -455,8 +459,9 @@ def preemption_proposed(state: AccountantState, at: Position, event: PreemptionP
         state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
 
 
-def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
+def placement_chosen(state: AccountantState, at: Position, event: PlacementChosen) -> None:
     state.places = event.strategy is not None
+    state.forest.placed(state.places, Cause(at.seq, at.item))
     state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
 
 

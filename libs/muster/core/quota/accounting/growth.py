@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.accounting.rechecks import beyond, live_of, recheck
+from muster.core.quota.accounting.rechecks import beyond, recheck, running
 from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.rayclaims import may_grow
@@ -294,7 +294,7 @@ def _recharge(state: AccountantState, entry: Entry, added: Counts, costs: Mappin
         add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
         pods += count * share.hosts
     grant, aside = _positive(grant), _positive(aside)
-    request = highest(grant, beyond(live_of(state, entry), aside))
+    request = highest(grant, running(state, entry, aside))
     return {
         "ref": entry.ref,
         "attempt": entry.attempt,

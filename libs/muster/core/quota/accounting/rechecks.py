@@ -1,9 +1,10 @@
 """The charge of running work, and the due decisions of one workload.
 
-A charge is the larger of the grant and the requests of the workload's live children. Every kind follows one rule,
-resource by resource. Two kinds of pods count: existing pods, and pods requested by the spec of the workload or of a
-child. Parts of the admitted spec that are not counted (the helpers added by KubeRay, under profile ``ack``) are never
-charged; every amount on top is.
+A charge is what may still run: the larger of the pods that the workload's controller may still make, and of the pods
+that are there, resource by resource, at every moment. The grant follows the charge down: whatever is made beyond the
+grant later is charged as overuse. A Ray cluster that scales itself may make pods up to its grant. Parts of the admitted
+spec that are not counted (the helpers added by KubeRay, under profile ``ack``) are never charged; every amount on top
+is.
 
 The due decisions of one workload are updated after each event about the workload.
 """
@@ -21,7 +22,7 @@ from muster.core.quota.ledger import standalone
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.keys import Position
-from muster.model.resources import Vector, highest, summed
+from muster.model.resources import Vector, highest, lowest, summed
 from muster.model.workload import Workload
 
 # --- usage ------------------------------------------------------------------------------------------------------------
@@ -38,10 +39,38 @@ def aside_of(workload: Workload | None, granted: Mapping[str, int]) -> Vector:
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
     """(request, pods) of the charge from here on; None for the current charge."""
     charge = state.ledger.charges[entry.ref.uid]
-    live = live_of(state, entry)
-    request = highest(entry.request, beyond(live, entry.aside)) if live else entry.request
-    pods = max(entry.pods, state.presence.live_pods(entry.ref.uid))
+    granted, granted_pods = to_come(state, entry)
+    request = highest(granted, running(state, entry, entry.aside))
+    pods = max(granted_pods, state.presence.live_pods(entry.ref.uid))
     return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
+
+
+def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
+    """(request, pods) of the part of the grant for which the controller may still make pods.
+
+    All of the grant, until the objects prove less. A suspended workload is charged until the proof that nothing of it
+    runs, a cluster that scales itself until its gate has released workers.
+    """
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    if uid in state.standalone or not state.presence.tells(uid):
+        return entry.request, entry.pods
+    if workload is None or workload.phase == "finished":
+        named = not entry.child or state.last_child.get(uid) == entry.child
+        return ({}, 0) if named and state.presence.in_use(uid) else (entry.request, entry.pods)
+    if entry.groups or not is_active(workload):
+        return entry.request, entry.pods
+    tree = state.ledger.tree_of(entry.queue)
+    need = workload.need.get(tree.profile if tree is not None else "ack", {})
+    if not workload.child:
+        return lowest(entry.request, need), min(entry.pods, sum([pods.count for pods in workload.pod_sets]))
+    if not state.presence.wants(uid):
+        return entry.request, entry.pods  # Its controller may make another child.
+    return lowest(entry.request, beyond(need, workload.asks)), entry.pods
+
+
+def is_active(workload: Workload | None) -> bool:
+    """Whether the controller makes pods for the workload."""
+    return workload is not None and not workload.suspended and workload.phase in ACTIVE
 
 
 def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int]) -> ChargeChanged:
@@ -63,19 +92,20 @@ def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
     return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
 
 
-def live_of(state: AccountantState, entry: Entry) -> Vector:
-    """The requests of the workload's pods and children now, and of its own spec while its pods follow the spec."""
+def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> Vector:
+    """The requests of the workload's pods and children now, and of its own spec while its pods follow the spec, without
+    the part that is not counted. ``aside``: this part while all pods of the spec run.
+    """
     uid = entry.ref.uid
     if uid in state.standalone:
         return state.standalone[uid].request
     live, workload = state.presence.in_use(uid), state.workloads.get(uid)
-    if workload is None or workload.suspended or workload.phase not in ACTIVE:
-        return live
-    if not workload.child:
-        return highest(live, workload.asks)
-    if uid not in state.presence.children:
-        return live
-    return summed([live, *[pods.request for pods in workload.auxiliary]])
+    if workload is not None and is_active(workload):
+        if not workload.child:
+            return beyond(highest(live, workload.asks), aside)
+        if uid in state.presence.children:
+            return beyond(summed([live, *[pods.request for pods in workload.auxiliary]]), aside)
+    return beyond(live, beyond(aside, entry.helpers))
 
 
 # --- rechecks ---------------------------------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ from muster.core.observed.seen import Seen
 from muster.core.quota.claims import Claim, Claims, Part
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
-from muster.core.quota.trees.treesource import ROOT, leaves, pooled, promised
+from muster.core.quota.trees.treesource import ROOT, guaranteed, leaves, pooled, promised
+from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
-from muster.model.keys import root_of
+from muster.model.keys import Position, root_of
 from muster.model.quota import DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
 from muster.model.victims import PartialVictim, Victim
@@ -33,14 +34,21 @@ def demand_of_part(part: PartialVictim) -> Demand:
     return Demand(part.request, part.pods, jobs=0)
 
 
-def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
-    """The charge of the workload from here on. ``at``: log time (ms) of the event.
+def charge_of(event: QuotaReserved | WorkloadAdopted, at: Position) -> Charge:
+    """The charge of the workload from here on.
 
     The start of adopted work is not known, so its end is not known either.
     """
-    until = left_by(at, event.run_ms) if isinstance(event, QuotaReserved) else 0
+    until = left_by(at.at, event.run_ms) if isinstance(event, QuotaReserved) else 0
     return Charge(
-        event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named, until=until
+        event.ref.namespace,
+        event.queue,
+        event.request,
+        event.pods,
+        event.preemptible,
+        event.named,
+        until=until,
+        begun=Cause(at.seq, at.item),
     )
 
 
@@ -51,7 +59,7 @@ def claimant_of(event: QuotaReserved | WorkloadAdopted) -> str:
 
 def ask_of(event: WorkloadQueued) -> QueuedRequest:
     """The request of the waiting workload."""
-    return QueuedRequest(event.attempt, event.queue, event.request)
+    return QueuedRequest(event.attempt, event.queue, event.request, event.priority)
 
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
@@ -152,7 +160,9 @@ class Books(Struct):
     inner_below: dict[str, None] = field(default_factory=dict)
     """the pooled nodes in ``below``"""
     pooled: dict[str, None] = field(default_factory=dict)
-    """paths of the nodes with a guarantee above the sum of their children's: leaves below may be owed the rest"""
+    """paths of the nodes between root and leaves with a guarantee: any leaf below may be owed this guarantee"""
+    guaranteed: dict[str, dict[str, None]] = field(default_factory=dict)
+    """root of a tree -> resources with a guarantee at any node below"""
     kept: dict[str, Vector] = field(default_factory=dict)
     """path -> the amounts that its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     promised: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -226,6 +236,7 @@ class Books(Struct):
                 for node in tree.nodes:
                     self.named.setdefault(node.name, []).append(node.path)
         self.promised = {root: promised(tree) for root, tree in self.trees.items()}
+        self.guaranteed = {root: guaranteed(tree) for root, tree in self.trees.items()}
         self.pooled = {path: None for tree in self.trees.values() for path in pooled(tree)}
         self.lends = any(node.kept for node in self.nodes.values())
         divided = (node for tree in self.trees.values() if tree.by_shares for node in tree.nodes)
@@ -314,7 +325,8 @@ class Books(Struct):
 
         ``claimant``: uid of the claim's job, where another job is charged.
         """
-        self._put(uid, charge)
+        queued = self.asks.get(uid)
+        self._put(uid, structs.replace(charge, priority=queued.priority) if queued is not None else charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
             claim.counts_on(uid, charge)
         served = self._served(self.claims.by_uid.get(claimant or uid))

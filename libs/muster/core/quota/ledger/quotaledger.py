@@ -27,6 +27,7 @@ from muster.core.quota.division.dividing import Divided
 from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.model.demand import Demand, Shortfall
+from muster.model.keys import root_of
 from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
@@ -207,48 +208,38 @@ class Ledger(Books):
             if request[name] and any(name in node.limit or name in node.guaranteed for node in nodes)
         ]
 
+    def guaranteed_of(self, queue: str, request: Mapping[str, int]) -> list[str]:
+        """The requested resources that some queue of the tree is guaranteed, sorted."""
+        names = self.guaranteed.get(root_of(queue), _NOTHING)
+        return [name for name in sorted(request) if request[name] and name in names]
+
     def owed(self, queue: str, demand: Demand, *scratches: Scratch) -> bool:
-        """Whether a guarantee covers the demand, in every managed resource."""
-        return next(self.owed_at(queue, demand, *scratches), None) is not None
+        """Whether a guarantee covers the demand, in every guaranteed resource."""
+        return bool(self.owed_at(queue, demand, *scratches))
 
-    def owed_at(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[str]:
-        """The nodes whose guarantee covers the demand, the lowest first.
+    def owed_at(self, queue: str, demand: Demand, *scratches: Scratch) -> str:
+        """The lowest node below the root within whose guarantee the demand stays; empty without such a node.
 
-        The guarantee of an inner node beyond its children's guarantees belongs to all children. Any child may claim
-        this part from outside of the node, but not the unused guarantees of its siblings. The root has no outside.
+        A node above the queue covers the demand too, whatever its children are guaranteed: a child that claims its own
+        guarantee later is owed at a lower node, and goes first.
         """
-        managed = self.managed(queue, demand.request) if queue in self.nodes else []
-        child = ""
-        for path in chain_of(queue)[:-1] if managed else ():
-            if path in self.nodes and not self.above_min(path, demand, managed, *scratches):
-                beside = self._unfilled(path, child, managed, *scratches) if child else {}
-                if not beside or not self.above_min(path, demand, managed, *scratches, Scratch({path: beside})):
-                    yield path
-            child = path
+        names = self.guaranteed_of(queue, demand.request) if queue in self.nodes else []
+        path = chain_of(queue)[:-1] if names else ()
+        within = (at for at in path if at in self.nodes and not self.above_min(at, demand, names, *scratches))
+        return next(within, "")
 
-    def _unfilled(self, path: str, but: str, names: Iterable[str], *scratches: Scratch) -> Vector:
-        """The unused guarantees of a node's children, without ``but``: no other node may claim them."""
-        total: Vector = {}
-        for child in self.nodes[path].children:
-            least = self.nodes[child].guaranteed
-            if child == but or not least:
-                continue
-            used = [
-                part for part in (self.used.get(child), *[scratch.extra.get(child) for scratch in scratches]) if part
-            ]
-            for name in names:
-                left = least.get(name, 0) - sum([part.get(name, 0) for part in used])
-                if left > 0:
-                    total[name] = total.get(name, 0) + left
-        return total
+    def owed_depth(self, queue: str, demand: Demand, *scratches: Scratch) -> int:
+        """How deep the node of ``owed_at`` lies; 0 without such a node. A job that is owed deeper is served first."""
+        level = self.owed_at(queue, demand, *scratches)
+        return len(chain_of(level)) if level else 0
 
-    def above_min(self, path: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
-        """The resources in ``managed`` in which the demand would take a node above its guarantee."""
+    def above_min(self, path: str, demand: Demand, names: Iterable[str], *scratches: Scratch) -> list[str]:
+        """The resources in ``names`` in which the demand would take a node above its guarantee."""
         least = self.nodes[path].guaranteed
         used = [part for part in (self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]) if part]
         return [
             name
-            for name in managed
+            for name in names
             if sum([part.get(name, 0) for part in used]) + demand.request[name] > least.get(name, 0)
         ]
 

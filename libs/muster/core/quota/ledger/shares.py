@@ -340,7 +340,7 @@ def _column(
 ) -> dict[str, Divided]:
     """The share of every queue of a tree in one resource."""
     law = law_for(name, (tree.rules.usage_weight, 1000)) if usage else law_for(name)
-    return divide_resource(tree.nodes, name, tree.nodes[0].limit[name], asked, usage, law, before)
+    return divide_resource(tree.nodes, name, tree.divides(name), asked, usage, law, before)
 
 
 def divided(tree: QuotaTree, asked: Vectors, usage: Vectors) -> DividedShares:

@@ -43,8 +43,8 @@ class QuotaSource(Protocol):
         """An object is deleted."""
         ...
 
-    def nodes_give(self, total: Vector, cause: Cause) -> None:
-        """The ready nodes have this capacity in all."""
+    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
+        """The nodes that refuse no work by quota have this capacity in all, and the ready nodes that."""
         ...
 
     def removed(self, uid: str) -> None:
@@ -63,24 +63,36 @@ class Forest(Struct):
     elastic: TreeSource = field(default_factory=TreeSource)
     nodes: dict[str, Vector] = field(default_factory=dict)
     """uid of a ready node -> its capacity"""
-    total: Vector = field(default_factory=dict)
+    lost: dict[str, Vector] = field(default_factory=dict)
+    """uid of a node that is not ready -> its capacity"""
+    places: bool = False
+    """Gangs are placed: what runs on a node that is not ready takes no room of ready nodes."""
     judged: dict[str, int] = field(default_factory=dict)
     """uid of a tree's object -> the last decided version"""
 
-    def node(self, uid: str, gives: Vector, cause: Cause) -> None:
-        """A node has this capacity; empty while not ready, or gone."""
-        before = self.nodes.get(uid, {})
-        if gives == before:
-            return
-        add_into(self.total, before, -1)
-        add_into(self.total, gives)
+    def node(self, uid: str, gives: Vector, cause: Cause, *, ready: bool = True) -> None:
+        """A node has this capacity; empty when gone."""
+        before = self.nodes.pop(uid, None), self.lost.pop(uid, None)
         if gives:
-            self.nodes[uid] = dict(gives)
-        else:
-            del self.nodes[uid]
+            (self.nodes if ready else self.lost)[uid] = dict(gives)
+        if before != (self.nodes.get(uid), self.lost.get(uid)):
+            self._give(cause)
+
+    def placed(self, places: bool, cause: Cause) -> None:
+        """Gangs are placed from here on, or no longer."""
+        if places != self.places:
+            self.places = places
+            self._give(cause)
+
+    def _give(self, cause: Cause) -> None:
+        ready, total = Vector(), Vector()
+        for gives in self.nodes.values():
+            add_into(ready, gives)
+        for gives in (*self.nodes.values(), *(self.lost.values() if self.places else ())):
+            add_into(total, gives)
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
-            source.nodes_give(self.total, cause)
+            source.nodes_give(total, ready, cause)
 
     def decided(self, event: QuotaTreeAccepted | QuotaTreeRejected) -> None:
         """A version of a tree was judged."""
@@ -137,7 +149,7 @@ def _gone(name: str) -> Arm:
 
 def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
     node = event.node
-    state.forest.node(node.ref.uid, node.allocatable if node.ready else {}, Cause(at.seq, at.item))
+    state.forest.node(node.ref.uid, node.allocatable, Cause(at.seq, at.item), ready=node.ready)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:

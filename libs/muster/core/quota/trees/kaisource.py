@@ -4,8 +4,9 @@ A broken queue (parent missing, numbers unreadable, parents in a circle) disable
 other queue: so the tree is never refused for a queue. Quotas above their parent's quota are a warning: nothing
 guarantees such quotas.
 
-The shared total is the capacity of the ready nodes: the limit of the root. When a change of a queue or a node changes
-the tree, the tree is due again.
+The shared total is the capacity of the ready nodes. It is the limit of the root too. Where gangs are placed, nodes that
+are not ready count for the limit: what still runs there evicts and refuses no work elsewhere. When a change of a queue
+or a node changes the tree, the tree is due again.
 """
 
 from __future__ import annotations
@@ -246,6 +247,7 @@ class KaiSource(Struct):
     queues: dict[str, KaiQueue] = field(default_factory=dict)
     """uid -> queue"""
     total: Vector = field(default_factory=dict)
+    ready: Vector = field(default_factory=dict)
     compiled: Compiled = EMPTY
     tree: QuotaTree | None = None
     """The tree that should be in force; None without a queue."""
@@ -264,9 +266,9 @@ class KaiSource(Struct):
         if self.queues.pop(uid, None) is not None:
             self._compile(cause)
 
-    def nodes_give(self, total: Vector, cause: Cause) -> None:
-        """Set the total that the root shares."""
-        self.total = dict(total)
+    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
+        """Set the limit of the root, and the part of the limit that the queues share."""
+        self.total, self.ready = dict(total), dict(ready)
         self._install(cause)
 
     def removed(self, uid: str) -> None:
@@ -278,7 +280,7 @@ class KaiSource(Struct):
 
     def _install(self, cause: Cause) -> None:
         """Update the wanted tree; a change without effect on the queues keeps the old tree."""
-        tree = tree_of(self.compiled, self.total) if self.compiled.nodes else None
+        tree = tree_of(self.compiled, self.total, self.ready) if self.compiled.nodes else None
         if tree != self.tree:
             self.tree, self.cause = tree, cause
             self.count += 1
@@ -305,10 +307,13 @@ class KaiSource(Struct):
         return QuotaTreeAccepted(cause=self.cause, tree=tree, rv=self.count, warnings=warnings[:100])
 
 
-def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:
-    """The tree of some queues; ``total``: the shared total, in base units."""
+def tree_of(compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, int] | None = None) -> QuotaTree:
+    """The tree of some queues, in base units. ``total``: the limit of the root. ``ready``: the part of it that is
+    shared; None for all.
+    """
     nodes, names = compiled.nodes, managed(compiled.nodes)
     limit = {name: total.get(name, 0) for name in names}
+    shared = {name: (total if ready is None else ready).get(name, 0) for name in names}
     root = structs.replace(nodes[0], guaranteed=dict.fromkeys(names, EVERYTHING), limit=limit)
     default = next((node.path for node in nodes[1:] if node.name == DEFAULT_QUEUE and not node.children), "")
     rules = dict(compiled.rules)
@@ -321,6 +326,7 @@ def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:
         rules=structs.replace(RULES, unbound_queue=default, **rules),
         rule_profile="kai",
         disabled=compiled.disabled,
+        shared=shared if shared != limit else None,
     )
 
 

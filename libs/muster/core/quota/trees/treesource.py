@@ -251,19 +251,16 @@ def promised(tree: QuotaTree) -> dict[str, None]:
     return dict.fromkeys(sorted(names))
 
 
+def guaranteed(tree: QuotaTree) -> dict[str, None]:
+    """The resources that some node below the root is guaranteed, sorted."""
+    below = (node for node in tree.nodes if "/" in node.path)
+    return dict.fromkeys(sorted({name for node in below for name, least in node.guaranteed.items() if least}))
+
+
 def pooled(tree: QuotaTree) -> dict[str, None]:
-    """The paths between root and leaves with a guarantee above the sum of their children's: any leaf below may be owed
-    the rest.
-    """
-    nodes, paths = {node.path: node for node in tree.nodes}, dict[str, None]()
-    for node in tree.nodes if not tree.by_shares else ():
-        children = [nodes[path].guaranteed for path in node.children]
-        rest = {
-            name: least - sum([child.get(name, 0) for child in children]) for name, least in node.guaranteed.items()
-        }
-        if children and "/" in node.path and any(amount > 0 for amount in rest.values()):
-            paths[node.path] = None
-    return paths
+    """The paths between root and leaves with a guarantee: any leaf below may be owed this guarantee."""
+    inner = (node for node in tree.nodes if node.children and "/" in node.path and not tree.by_shares)
+    return {node.path: None for node in inner if any(node.guaranteed.values())}
 
 
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:
@@ -296,7 +293,7 @@ class TreeSource(Struct):
         self.trees.pop(uid, None)
         self.causes[uid] = self.deleted = cause
 
-    def nodes_give(self, total: Vector, cause: Cause) -> None:
+    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
         """Nothing to do: the root of such a tree declares its own total."""
 
     def removed(self, uid: str) -> None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from muster.core.workloads.definition import Pods
 from muster.core.workloads.edits import CEILING, FALLS, FREE, GRANTED, Each, Edit, Shape, SpecOf, Values
 from muster.core.workloads.registry import Kind
 
 WIDTH = 120
 _BLOCK = re.compile(
     r"^(?P<head>(?P<indent> *)# From here made by `make schemas`: (?P<what>what may be edited while it runs|"
-    r"what Muster writes)\n).*?^(?P<end> *# To here\.\n)",
+    r"what Muster writes|pods of kinds|how kinds are suspended)\n).*?^(?P<end> *# To here\.\n)",
     re.MULTILINE | re.DOTALL,
 )
 NEW, OLD = "variables.spec", "variables.oldSpec"
@@ -26,11 +27,74 @@ def with_edits(text: str, kinds: Mapping[str, Kind]) -> str:
     """A manifest with the variables about edits as in the registry."""
 
     def made(match: re.Match[str]) -> str:
+        if match["what"] == "how kinds are suspended":
+            return match["head"] + _suspension(kinds, match["indent"]) + match["end"]
+        if match["what"] == "pods of kinds":
+            return match["head"] + _templates(kinds, match["indent"]) + match["end"]
         runs = match["what"] == "what may be edited while it runs"
         shapes = {name: row.edits if runs else row.ours for name, row in kinds.items()}
         return match["head"] + _variables(kinds, shapes, match["indent"]) + match["end"]
 
     return _BLOCK.sub(made, text)
+
+
+def _suspension(kinds: Mapping[str, Kind], indent: str) -> str:
+    """The variables about the fields for suspension: ``spec.suspend`` of all kinds but those that are named."""
+    ways: dict[tuple[str, object, object], list[str]] = {}
+    for row in kinds.values():
+        way = row.suspend
+        if (way.at, way.value) != ("spec.suspend", True):
+            ways.setdefault((way.at, way.value, way.resumed), []).append(str(row.resource))
+    made = ""
+    for name, spec in (("byField", NEW), ("wasByField", OLD)):
+        text = "".join(f"{_of(names)} ? {_set(spec, *way)} : " for way, names in ways.items())
+        made += _variable(name, f"{text}{_set(spec, 'spec.suspend', True, False)}", indent)
+    usual = "spec.suspend must be true (spec.runPolicy.suspend of Kubeflow kinds)"
+    odd = {way: names for way, names in ways.items() if way[0] != "spec.runPolicy.suspend"}
+    text = "".join(f"{_of(names)} ? '{way[0]} must be {way[1]}' : " for way, names in odd.items()).replace(
+        "True", "true"
+    )
+    return made + _variable("asked", f"{text}'{usual}'", indent)
+
+
+def _of(names: list[str]) -> str:
+    return f"{names!r}.exists(name, name == request.resource.resource + '.' + request.resource.group)"
+
+
+def _set(spec: str, at: str, value: object, resumed: object) -> str:
+    """CEL: whether a field has the value that suspends; a missing field has the other value."""
+    fields = "".join(f".?{step}" for step in at.split(".")[1:])
+    return f"{spec}{fields}.orValue(dyn({_literal(resumed)})) == {_literal(value)}"
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _templates(kinds: Mapping[str, Kind], indent: str) -> str:
+    """The variables with the pod templates that definitions name: each path once, whatever kinds have it."""
+    sets = dict.fromkeys(pods for row in kinds.values() for pods in row.pods if not pods.resources)
+    made = ""
+    for name, spec in (("templates", NEW), ("oldTemplates", OLD)):
+        made += _variable(name, " + ".join(dict.fromkeys(_template(pods, spec) for pods in sets)), indent)
+    return made
+
+
+def _template(pods: Pods, spec: str) -> str:
+    """CEL: the list of the templates of one pod set."""
+    steps = pods.template.split(".")
+    if not pods.each:
+        return f"[{_optional(spec, steps[1:])}]"
+    home, _, many = pods.each.replace("[]", ".[]").rpartition(".")
+    above = home.split(".")[1:]
+    if many == "[]":
+        return f"{_optional(spec, above, '[]')}.map(each, {_optional('each', steps)})"
+    plain = ".".join((spec, *above))
+    return f"{_optional(spec, above)}.map(key, {_optional(f'{plain}[key]', steps)})"
+
+
+def _optional(home: str, steps: Sequence[str], none: str = "{}") -> str:
+    return f"{home}{''.join(f'.?{step}' for step in steps)}.orValue(dyn({none}))"
 
 
 def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: str) -> str:

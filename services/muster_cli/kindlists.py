@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from muster.core.workloads.registry import KINDS, Kind
-from muster_tools.guardcel import with_edits
+from muster_cli.guardcel import with_edits
 
 FOLDERS = ("deploy/policies", "deploy/rbac")
 KUBERNETES_OWN = "batch"
@@ -38,13 +38,8 @@ def manifests() -> dict[str, str]:
 def relisted(text: str, kinds: Kinds = KINDS) -> str:
     """A manifest with the lists of kinds as in the registry.
 
-    Raises LookupError for an unknown selection, and for a kind that no policy can suspend.
+    Raises LookupError for an unknown selection.
     """
-    unknown = [name for name, row in kinds.items() if f"kinds with {_field(row)}" not in SELECTIONS]
-    if unknown:
-        raise LookupError(
-            f"{unknown[0]} is suspended by {_field(kinds[unknown[0]])}: deploy/policies has no rule for that"
-        )
 
     def rules(match: re.Match[str]) -> str:
         lines = _rules(match["verbs"], SELECTIONS[match["selection"]](kinds))
@@ -127,7 +122,7 @@ def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
     rows = kinds.values()
     return {
         ("", r"(?=\.exists\(pair,)"): [
-            f"{_group_kind(row)}>{part}" for row in rows for part in (row.child, *row.auxiliary) if part
+            f"{_group_kind(row)}>{part}" for row in rows for part in (*row.children, *row.auxiliary)
         ],
         (r"(?<=owner\.kind in )", ""): [_group_kind(row) for row in rows],
         (r"(?<=owner\.apiVersion\.split\('/'\)\[0\] in )", ""): _groups(kinds),

@@ -1,0 +1,100 @@
+"""The pods of RayJobs, RayClusters and RayServices, and why KubeRay could not run or suspend them.
+
+KubeRay suspends only a RayJob with ``shutdownAfterJobFinishes``: suspending deletes the RayCluster, and resuming is a
+full rerun. Ray's autoscaler may stop a RayCluster too, by ``spec.idleSuspend``: the charge is free then, and the
+RayCluster is not queued until its owner unsets the field. For a changed ``spec.rayClusterConfig`` of a RayService
+KubeRay makes a second RayCluster, moves the traffic once the second one serves, and deletes the first a minute later:
+both are charged.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.core.objects.meta import KAI_QUEUE, Meta
+from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
+from muster.core.workloads.common import Needs
+from muster.core.workloads.defined import ObjectView, Parts, Special
+from muster.core.workloads.ray import RayClusterSpec, add_cluster, beyond, served_at
+from muster.core.workloads.rayscaling import as_admitted, elastic_of
+from muster.model.placing import ANYWHERE
+from muster.model.problem import FieldProblem, problem
+from muster.model.resources import Vector, add_into
+from muster.model.workload import PodSet
+
+K8S_JOB = "K8sJobMode"
+"""spec.submissionMode by default."""
+SUBMITTER: Vector = {"cpu": 500, "memory": 200 * 2**20}
+"""KubeRay's submitter container: 500m, 200Mi."""
+IDLE = problem("spec.idleSuspend", "idle_suspended")
+_SELECTS = problem("spec.clusterSelector", "uses_existing_cluster")
+OF_JOB, OF_SERVICE = "spec.rayClusterSpec", "spec.rayClusterConfig"
+
+
+class RayJobSpec(Struct, frozen=True, rename="camel"):
+    shutdown_after_job_finishes: bool | None = None
+    submission_mode: str | None = None
+    cluster_selector: dict[str, str] | None = None
+    ray_cluster_spec: RayClusterSpec | None = None
+    submitter_pod_template: PodTemplate | None = None
+    entrypoint: object = None
+
+
+def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+    """Head, workers, and the owner's additions to the submitter; in ``full`` every pod of the submission too."""
+    spec: RayJobSpec = view.get("spec")
+    cluster = spec.ray_cluster_spec
+    if cluster is None:
+        return Parts(_SELECTS if spec.cluster_selector else problem(OF_JOB, "ray_cluster_missing"))
+    cluster = as_admitted(cluster, meta, OF_JOB) if suspended else cluster
+    elastic = elastic_of(cluster, meta, OF_JOB)
+    mode = spec.submission_mode or K8S_JOB
+    add_cluster(needs, cluster, OF_JOB, meta=meta, beside_head=SUBMITTER if mode == "SidecarMode" else None)
+    needs.program = needs.program.running(spec.entrypoint)
+    if mode == K8S_JOB and not spec.cluster_selector:
+        template = spec.submitter_pod_template
+        own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
+        add_into(needs.full, own or SUBMITTER)
+        add_into(needs.ack, beyond(own, SUBMITTER))
+        if template is not None and template.spec.containers:
+            needs.steering.add(template, "spec.submitterPodTemplate")
+        where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
+        needs.auxiliary.append(PodSet("submitter", 1, own or SUBMITTER, where))
+    return Parts(_refusal(spec, mode, bool(needs.labels(meta).get(KAI_QUEUE))), elastic)
+
+
+def _refusal(spec: RayJobSpec, mode: str, kai: bool) -> FieldProblem | None:
+    """Why KubeRay could never suspend the RayJob again, or KubeRay with KAI Scheduler never starts the RayJob."""
+    if spec.cluster_selector:
+        return _SELECTS
+    if not spec.shutdown_after_job_finishes:
+        return problem("spec.shutdownAfterJobFinishes", "keeps_its_cluster")
+    return problem("spec.submissionMode", "submitter_in_kai_queue") if kai and mode == K8S_JOB else None
+
+
+def _cluster(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+    """The pods of a RayCluster, how the RayCluster scales itself, and the address of the head."""
+    cluster: RayClusterSpec = view.get("spec")
+    spec = as_admitted(cluster, meta, "spec") if suspended else cluster
+    add_cluster(needs, spec, "spec", meta=meta)
+    elastic = elastic_of(spec, meta, "spec")
+    if elastic is not None:
+        served = served_at(meta.name, spec, view.get("status.head"), view.get("status.endpoints"))
+        elastic = replace(elastic, served=served) if served is not None else elastic
+    return Parts(IDLE if cluster.idle_suspend else None, elastic)
+
+
+def _service(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
+    cluster: RayClusterSpec | None = view.get(OF_SERVICE)
+    if cluster is None:
+        return Parts(problem(OF_SERVICE, "ray_cluster_missing"))
+    cluster = as_admitted(cluster, meta, OF_SERVICE) if suspended else cluster
+    add_cluster(needs, cluster, OF_SERVICE, meta=meta)
+    refusal = problem(f"{OF_SERVICE}.suspend", "suspends_its_cluster") if cluster.suspend else None
+    return Parts(refusal, elastic_of(cluster, meta, OF_SERVICE))
+
+
+JOB = Special(_job, {"spec": RayJobSpec}, OF_JOB)
+CLUSTER = Special(_cluster, {"spec": RayClusterSpec, "status.head": object, "status.endpoints": object})
+SERVICE = Special(_service, {OF_SERVICE: RayClusterSpec}, OF_SERVICE)
