@@ -58,7 +58,8 @@ def rendered(definitions: Sequence[Definition], policies: Path) -> str:
     renewed = [relisted(text) for text in texts.values() if relisted(text) != text]
     subjects = [f"muster.log.{DEFAULT_CELL}.*.watcher.{KINDS[name].resource.plural}" for name in names]
     head = [
-        "# Apply with `kubectl apply --server-side --force-conflicts -f -`; then the services read the definitions:",
+        f"# Apply with `kubectl apply --server-side --force-conflicts --field-manager {kinds.NAME} -f -`, a manager",
+        "# of its own: the accounts of other kinds stay. Then the services read the definitions:",
         f"# kubectl -n {SYSTEM} rollout restart deployment",
         "# In deploy/nats/accounts.conf the watcher may publish to one subject more for each kind:",
         *(f"#   {subject}" for subject in subjects),
