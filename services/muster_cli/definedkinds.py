@@ -81,7 +81,7 @@ def _objects(definitions: Sequence[Definition]) -> Iterator[Object]:
 def _role(account: Account, verbs: list[str], names: Sequence[str]) -> Iterator[Object]:
     name, group = f"{account.name}-kinds", "rbac.authorization.k8s.io"
     rows = [KINDS[kind].resource for kind in names]
-    rules = [{"apiGroups": [row.group], "resources": [row.plural], "verbs": verbs} for row in rows]
+    rules = [{"apiGroups": [row.group], "resources": [row.plural], "verbs": [*verbs]} for row in rows]
     yield _object(f"{group}/v1", "ClusterRole", name, rules=rules)
     subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
     role = {"apiGroup": group, "kind": "ClusterRole", "name": name}

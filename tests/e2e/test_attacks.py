@@ -89,8 +89,7 @@ async def test_pods_of_what_is_not_queued_name_muster(plane: ControlPlane, kind:
             return next((each for each in said if f"{kind.lower()}-" in each or f"{kind} {kind.lower()}" in each), "")
 
         said = await until(told, what="an Event that says why there are no pods")
-        assert "to none; create a Job, which is queued" in said
-        assert "schedulerName" not in said
+        assert "to none; set schedulerName: muster in the spec of the pod (in the pod template of its owner)" in said
         assert not await alice.list_objects("v1", "Pod", MANAGED, labels=wanted)
         await gone(alice, made)
         made = await alice.create(workload(kind, **OURS))
