@@ -58,7 +58,8 @@ def rendered(definitions: Sequence[Definition], policies: Path) -> str:
     renewed = [relisted(text) for text in texts.values() if relisted(text) != text]
     subjects = [f"muster.log.{DEFAULT_CELL}.*.watcher.{KINDS[name].resource.plural}" for name in names]
     head = [
-        "# Apply with `kubectl apply --server-side --force-conflicts -f -`; then the services read the definitions:",
+        f"# Apply with `kubectl apply --server-side --force-conflicts --field-manager {kinds.NAME} -f -`, a manager",
+        "# of its own: the accounts of other kinds stay. Then the services read the definitions:",
         f"# kubectl -n {SYSTEM} rollout restart deployment",
         "# In deploy/nats/accounts.conf the watcher may publish to one subject more for each kind:",
         *(f"#   {subject}" for subject in subjects),
@@ -80,7 +81,7 @@ def _objects(definitions: Sequence[Definition]) -> Iterator[Object]:
 def _role(account: Account, verbs: list[str], names: Sequence[str]) -> Iterator[Object]:
     name, group = f"{account.name}-kinds", "rbac.authorization.k8s.io"
     rows = [KINDS[kind].resource for kind in names]
-    rules = [{"apiGroups": [row.group], "resources": [row.plural], "verbs": verbs} for row in rows]
+    rules = [{"apiGroups": [row.group], "resources": [row.plural], "verbs": [*verbs]} for row in rows]
     yield _object(f"{group}/v1", "ClusterRole", name, rules=rules)
     subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
     role = {"apiGroup": group, "kind": "ClusterRole", "name": name}

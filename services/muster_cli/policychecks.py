@@ -70,6 +70,7 @@ POLICIES = (
     _policy("muster-own-pods", "Validating", ServerVersion(1, 30), guards=False, limits=True),
     _policy("muster-own-objects", "Validating", ServerVersion(1, 30), guards=False, limits=True),
     _policy("muster-pod-deletions", "Validating", ServerVersion(1, 30), guards=False, limits=True),
+    _policy("muster-templates", "Validating", ServerVersion(1, 30), guards=False),
     _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
@@ -147,7 +148,7 @@ def weakened(policy: AdmissionPolicy, resource: ApiResource, body: dict[str, Any
         return
     if spec.get("policyName") != policy.name:
         yield f"binds {spec.get('policyName') or 'no policy'}"
-    if validates and "Deny" not in (spec.get("validationActions") or ()):
+    if validates and (policy.guards or policy.limits) and "Deny" not in (spec.get("validationActions") or ()):
         yield f"refuses nothing: validationActions {', '.join(spec.get('validationActions') or ()) or 'is empty'}"
     selector = ((spec.get("matchResources") or {}).get("namespaceSelector") or {}).get("matchLabels") or {}
     if policy.guards and any(key != MANAGED or value != "true" for key, value in selector.items()):

@@ -92,7 +92,7 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
 def _watcher(kinds: Collection[str]) -> Iterator[Need]:
     for row in (WATCHED[shard] for shard in shards_of(kinds)):
         yield from (Need(verb, row.resource, "", row.namespace, row.name) for verb in ("get", "list", "watch"))
-    yield WHICH_CLUSTER
+    yield from (WHICH_CLUSTER, Need("list", api.CRDS))
     yield from _record()
 
 

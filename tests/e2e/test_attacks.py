@@ -81,6 +81,8 @@ def workload(kind: str, **pod: object) -> Object:
 async def test_pods_of_what_is_not_queued_name_muster(plane: ControlPlane, kind: str) -> None:
     async with client(plane, ALICE) as alice:
         made = await alice.create(workload(kind))
+        warned = [each for each in alice.warnings if "set spec.template.spec.schedulerName to muster" in each]
+        assert len(warned) == (0 if kind == "ReplicationController" else 1), alice.warnings
         wanted = f"app={kind.lower()}"
 
         async def told() -> str:
@@ -89,11 +91,11 @@ async def test_pods_of_what_is_not_queued_name_muster(plane: ControlPlane, kind:
             return next((each for each in said if f"{kind.lower()}-" in each or f"{kind} {kind.lower()}" in each), "")
 
         said = await until(told, what="an Event that says why there are no pods")
-        assert "to none; create a Job, which is queued" in said
-        assert "schedulerName" not in said
+        assert "to none; set schedulerName: muster in the spec of the pod (in the pod template of its owner)" in said
         assert not await alice.list_objects("v1", "Pod", MANAGED, labels=wanted)
         await gone(alice, made)
         made = await alice.create(workload(kind, **OURS))
+        assert alice.warnings.count(warned[0]) == 1 if warned else not alice.warnings
 
         async def pods() -> object:
             return await alice.list_objects("v1", "Pod", MANAGED, labels=wanted)

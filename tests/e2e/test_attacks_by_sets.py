@@ -124,7 +124,9 @@ async def test_the_pods_of_a_leader_worker_set_name_muster(sets: ControlPlane) -
         return controlled({**body, "metadata": {"name": name, "namespace": MANAGED}}, owner)
 
     async with client(sets, ALICE) as alice, client(sets, LEADERS) as controller:
-        owner = await boss(alice, "LeaderWorkerSet", replicas=1)
+        template = {"spec": {"containers": [{"name": "m", "image": "none"}]}}
+        owner = await boss(alice, "LeaderWorkerSet", replicas=1, leaderWorkerTemplate={"workerTemplate": template})
+        assert "set spec.leaderWorkerTemplate.workerTemplate.spec.schedulerName to muster" in str(alice.warnings)
         around = await controller.create(leaders(owner, "around", 2))
 
         async def told() -> bool:

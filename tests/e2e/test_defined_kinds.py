@@ -20,6 +20,7 @@ from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
 from muster.events.facts import KindsConfigured
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
+from muster.runtime import kinds
 from muster_cli.definedkinds import read_kinds, rendered
 from muster_cli.kindchecks import kind_findings
 
@@ -114,7 +115,9 @@ async def test_what_is_rendered_guards_the_kind(plane: ControlPlane, tmp_path: P
         del binding["rules"]
         for each in (role, binding, *made):
             if each is not None and not each["kind"].startswith("MutatingAdmissionPolicy"):
-                await admin.apply(each)
+                await admin.apply(each, field_manager=kinds.NAME)
+        accounts = await admin.get("v1", "ConfigMap", "muster-controllers", "muster-system")
+        assert {"jobs.batch", "widgets.example.com"} <= accounts["data"].keys(), "other kinds keep their accounts"
 
         async def guards() -> bool:
             try:

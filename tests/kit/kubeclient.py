@@ -58,6 +58,8 @@ class KubeClient:
         self._session: aiohttp.ClientSession | None = None
         #: (apiVersion, kind) -> (plural name, whether it lives in namespaces).
         self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
+        self.warnings: list[str] = []
+        """What kubectl shows beside the answers: each header in turn."""
 
     async def __aenter__(self) -> "KubeClient":
         self._session = aiohttp.ClientSession(
@@ -111,6 +113,7 @@ class KubeClient:
             headers={"Content-Type": content_type},
         ) as response:
             text = await response.text()
+            self.warnings += response.headers.getall("Warning", [])
             is_json = response.content_type.endswith("json")
             answer: Object = json.loads(text) if is_json else {"text": text, "message": text}
             if response.status >= 400:

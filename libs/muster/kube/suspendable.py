@@ -16,7 +16,7 @@ FIELDS = ("spec.suspend", "spec.runPolicy.suspend")
 _SCHEDULES = ("schedule", "schedules", "jobTemplate")
 """Fields of a schedule: its suspension makes no job wait."""
 _PODS = (b'"containers":', b'"template":', b'"templates":')
-"""Fields of what makes pods: others are suspended too, such as the deliveries of Flux."""
+"""Fields of kinds that make pods: others are suspended too, such as the deliveries of Flux."""
 
 NOTHING = Raw(b"{}")
 

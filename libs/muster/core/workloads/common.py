@@ -116,8 +116,6 @@ class Life(Struct, frozen=True, kw_only=True):
     busy: bool = False
     child: str = ""
     outgoing: str = ""
-    over: bool = False
-    """The object has ended, and its last pods may still hold resources. Read of children alone."""
 
 
 class Needs:
@@ -301,9 +299,8 @@ def basis_of(
 
 
 def child(
-    kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None,
-    rests: bool = False,
-) -> ChildState:  # fmt: skip
+    kind: str, meta: Meta, *, asks: Vector | None = None, elastic: Elastic | None = None, rests: bool = False
+) -> ChildState:
     """An object as the child of its owner.
 
     ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
@@ -316,7 +313,7 @@ def child(
         owner_uid=owner.uid,
         owner_kind=owner.kind,
         asks=asks or {},
-        over=rests or (life is not None and life.over),
+        over=rests,
         elastic=elastic,
     )
 

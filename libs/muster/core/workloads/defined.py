@@ -85,11 +85,13 @@ class Field:
         """A list or a mapping without entries."""
         return {} if "*" in self.within else ()
 
-    def at(self, steps: Iterable[str], shape: Any) -> None:
-        """Note the type of the field at a path."""
+    def at(self, steps: tuple[str, ...], shape: Any) -> None:
+        """Note the type of the field at a path. Raises ValueError for a second type."""
         node = self
         for step in steps:
             node = node.within.setdefault(step, Field())
+        if shape is not object and node.type not in (None, object, shape):
+            raise ValueError(f"{'.'.join(steps)} is {node.type.__name__} and {shape.__name__}")
         node.type = shape if node.type in (None, object) else node.type
 
     def compiled(self) -> Any:
@@ -146,14 +148,16 @@ class ObjectView(NamedTuple):
         return (
             (not sign.condition or is_true(self.get(CONDITIONS), sign.condition))
             and (not sign.path or ((value or "") in sign.words if sign.words else bool(value)))
-            and (not sign.positive or any((self.get(path) or 0) > 0 or self._some(path) for path in sign.positive))
+            and (not sign.positive or any(self._positive(path) for path in sign.positive))
             and (sign.suspended is None or sign.suspended == suspended)
             and not self.holds(sign.unless, suspended)
             and (not sign.any or any(self.holds(other, suspended) for other in sign.any))
         )
 
-    def _some(self, path: str) -> bool:
-        return "*" in path and any((number or 0) > 0 for number in self.all(path))
+    def _positive(self, path: str) -> bool:
+        """Whether a number is above zero: of many the largest, of alternatives the first that is there."""
+        many = "*" in path or "[]" in path
+        return max((number or 0 for number in self.all(path)), default=0) > 0 if many else (self.get(path) or 0) > 0
 
     def entries(self, path: str, order: tuple[str, ...]) -> Iterator[tuple[str, str, ObjectView]]:
         """(name, path, entry) of a list or a mapping; the name of a list's entry is empty."""

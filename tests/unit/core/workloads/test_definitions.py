@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -104,6 +104,10 @@ def test_a_value_of_its_own_suspends_and_resumes() -> None:
         (("outcome: failed", "outcome: bad"), "ends[1].outcome: invalid enum value 'bad'"),
         (("controllers:", "children: [{kind: Gadget}]\ncontrollers:"), "children[0].kind: 'Gadget' is none of"),
         (("kind: Widget", "kind: [Widget"), "is not YAML"),
+        (
+            ("stops: {field: status.state}", "stops: {positive: [spec.template]}"),
+            "spec.template is int and PodTemplate",
+        ),
     ],
 )
 def test_a_definition_that_is_not_understood_is_refused_by_field(change: tuple[str, str], told: str) -> None:
@@ -210,6 +214,17 @@ def test_the_roles_of_a_jobset_that_are_over_are_not_asked_for() -> None:
     status = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 2, "ready": 0, "failed": 0, "active": 1}]}
     assert read(made).need["ack"]["cpu"] == 7000
     assert read({**made, "status": status}).need["ack"]["cpu"] == 3000
+
+
+@pytest.mark.parametrize("make", [jobs.jobset, jobs.trainjob])
+def test_a_suspended_set_is_at_rest_once_no_role_has_pods(make: Callable[[], Obj]) -> None:
+    key = "jobsStatus" if make is jobs.trainjob else "replicatedJobsStatus"
+    roles = [{"name": name, "ready": 0, "succeeded": 0, "failed": 0, "active": 0} for name in ("driver", "workers")]
+    status = {**jobs.conditions("Suspended"), key: roles}
+    assert read({**make(), "status": status}).settled
+    roles[1]["active"] = 1
+    stopping = read({**make(), "status": status})
+    assert (stopping.phase, stopping.settled) == ("suspending", False)
 
 
 def test_the_pods_that_an_appwrapper_names_count() -> None:
