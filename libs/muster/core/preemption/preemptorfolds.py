@@ -201,7 +201,10 @@ def charge_changed(
 ) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
-    if not isinstance(event, ChargeChanged) and event.ref.uid in state.charged:
+    if isinstance(event, ChargeChanged):
+        if event.fixed and event.ref.uid in state.fixed:
+            state.fixed[event.ref.uid] = dict(event.fixed)
+    elif event.ref.uid in state.charged:
         uid = event.ref.uid
         state.granted[uid] = dict(event.groups)
         if uid in state.shrinking and is_down(event.groups, state.shrinking[uid]):

@@ -37,7 +37,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.definition import Child, Definition, Pods, Sign
-from muster.model.elastic import Elastic
+from muster.model.elastic import RAY_KINDS, Elastic
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
 
@@ -257,7 +257,9 @@ class Reader:
             full = needs.totals()["full"]
         except UnreadableError:
             return child(kind, meta)
-        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic)
+        scales = parts.elastic is not None or kind not in RAY_KINDS
+        fixed = {} if scales else {pods.name: pods.count for pods in needs.sets}
+        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic, fixed=fixed)
 
     def _workload(self, view: ObjectView, meta: Meta) -> Workload:
         row = self._kind

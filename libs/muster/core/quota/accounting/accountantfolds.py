@@ -220,7 +220,9 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
 def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        if is_active(state.workloads.get(event.ref.uid)):
+        falls = not entry.groups and bool(event.fixed or not entry.fixed)  # Before it may have begun to scale itself.
+        entry.fixed = event.fixed if falls and event.fixed else entry.fixed
+        if falls and is_active(state.workloads.get(event.ref.uid)):
             entry.request, entry.pods = lowest(entry.request, event.request), min(entry.pods, event.pods)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
