@@ -13,6 +13,9 @@ from kit.audits import audit
 from kit.bench import Bench
 from kit.jobs import Obj
 from kit.scenes import TWO, Scene
+from muster.core.quota import accountant
+from muster.core.quota.accounting import rechecks
+from muster.core.quota.accounting.rechecks import beyond, charge_due
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.watched import WATCHED
 from muster.events.charges import ChargeChanged
@@ -477,3 +480,37 @@ def test_an_ended_job_is_charged_for_the_cluster_that_it_leaves(profile: str) ->
     job["status"]["jobDeploymentStatus"] = "Complete"
     cell.sees("rayjobs", job)
     assert cell.charged()["cpu"] == 3 * CPU
+
+
+# --- the auditor notices ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["never falls", "never rises"])
+def test_a_charge_that_does_not_follow_what_may_run_is_noticed_after_a_minute(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck(state: Any, entry: Any) -> Any:
+        charge = state.ledger.charges[entry.ref.uid]
+        right = charge_due(state, entry)
+        falls = right is not None and bool(beyond(charge.request, right[0]))
+        return None if falls == (fault == "never falls") else right
+
+    monkeypatch.setattr(rechecks, "charge_due", stuck)
+    monkeypatch.setattr(accountant, "charge_due", stuck)
+    cell = Cell()
+    running_job(cell, 4, parallelism=4)
+    if fault == "never falls":
+        gone(cell, 0, 1, 2)
+        cell.sees("jobs", plain_job(suspend=False, parallelism=1) | {"status": {"active": 1, "ready": 1}})
+    else:
+        for number in range(4, 9):
+            cell.sees("pods", job_pod(number))
+    other = plain_job()
+    other["metadata"] |= {"name": "other", "uid": "other-uid"}
+    for seconds in (50, 20):
+        assert not audit(cell.bench.log).violations
+        cell.bench.pass_time(seconds * 1_000)
+        other["metadata"]["generation"] += 1
+        other["spec"]["parallelism"] = seconds
+        cell.sees("jobs", other)
+    assert {each.invariant for each in audit(cell.bench.log).violations} == {"I30"}

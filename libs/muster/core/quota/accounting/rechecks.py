@@ -90,7 +90,7 @@ def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int])
 
 
 def _fixed_now(state: AccountantState, entry: Entry, request: Mapping[str, int]) -> Counts:
-    """The granted pods of a Ray cluster scaled down by hand, once no other pod is left; empty for the pods as before."""
+    """The granted pods of a Ray cluster scaled down by hand, once no others are left; empty for the pods as before."""
     workload = state.workloads.get(entry.ref.uid)
     if workload is None or not entry.fixed or entry.groups or not is_active(workload):
         return {}
