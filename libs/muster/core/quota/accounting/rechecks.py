@@ -151,7 +151,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
     for times in (state.overuse, state.overdue, state.deadlines):
         times.pop(uid, None)
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
-    held = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
+    held = pod is not None and (pod.bound or pod.left) and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, held or (workload is not None and must_adopt(state, workload)))
 
 
