@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import (
@@ -51,6 +51,8 @@ class Parts(NamedTuple):
 
     refusal: FieldProblem | None = None
     elastic: Elastic | None = None
+    owns: bool = True
+    """Whether the object that the status names is made for the workload, and not for others."""
 
 
 class Special(Struct, frozen=True):
@@ -271,6 +273,7 @@ class Reader:
         suspended, needs = self._suspended(view, meta), Needs(self._special.at if self._special else "spec")
         life = self._life(view, suspended)
         parts = self._fill(view, meta, needs, suspended)
+        life = life if parts.owns else replace(life, child="")
         if row.minimum and KAI_QUEUE in needs.labels(meta):
             needs.start_with(next((least for path in row.minimum if (least := view.get(path)) is not None), None))
         manager, refusal = row.managed_by, None

@@ -280,6 +280,30 @@ def test_a_job_deleted_before_its_status_followed_the_resume_is_free_once_its_po
     assert any(isinstance(event, QuotaReleased) for event in cell.bench.settle()) == made
 
 
+@pytest.mark.parametrize("profile", ["ack", "full"])
+@pytest.mark.parametrize("cpu", ["4", None])
+@pytest.mark.parametrize("mode", ["K8sJobMode", "", "HTTPMode"])
+def test_the_submitter_of_a_job_on_a_cluster_of_others_is_charged(profile: str, cpu: str | None, mode: str) -> None:
+    """A pod of any size, with any command: twenty of them ran under "1 of 14"."""
+    cell = Cell(profile)
+    spec: Obj = {"entrypoint": "sleep 1d", "clusterSelector": {"ray.io/cluster": "tiny"}, "submissionMode": mode}
+    if cpu:
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        spec["submitterPodTemplate"] = {"spec": {"containers": [container]}}
+    meta = {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1}
+    job: Obj = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": meta, "spec": spec}
+    cell.sees("rayjobs", job)
+    asked = 0 if mode == "HTTPMode" else int(cpu) * CPU if cpu else 500
+    assert cell.charged().get("cpu", 0) == asked
+    job["status"] = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "tiny"}
+    cell.sees("rayjobs", job)
+    assert cell.charged().get("cpu", 0) == asked and not cell.over()
+    job["status"] |= {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
+    cell.sees("rayjobs", job)
+    assert "job-uid" not in cell.bench.states["quota_accountant"].ledger.charges, "at once"
+    assert not audit(cell.bench.log).violations
+
+
 def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
     kind, uid = owner
     version = "v1" if kind == "Pod" else "sparkoperator.k8s.io/v1beta2"
