@@ -66,11 +66,15 @@ class Presence(Struct):
 
     def in_use(self, uid: str) -> Vector:
         """The request of the workload's live pods, or of the children's specs where higher."""
+        live, family = self.asked_by_pods(uid), self.children.get(uid)
+        return highest(live, summed([self.wanted.get(child, {}) for child in family])) if family else live
+
+    def asked_by_pods(self, uid: str) -> Vector:
+        """The request of the workload's live pods."""
         family = self.children.get(uid)
         if not family:
             return dict(self.requests.get(uid, {}))
-        live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
-        return highest(live, summed([self.wanted.get(child, {}) for child in family]))
+        return summed([self.requests.get(owner, {}) for owner in (uid, *family)])
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child

@@ -29,6 +29,9 @@ from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved, 
 from muster.events.gangs import PodsPlaced
 from muster.model.keys import Ref
 from muster.model.resources import Vector
+from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
+from muster.told.views.measures import measures
 
 CPU = 1000
 
@@ -503,6 +506,26 @@ def test_the_tail_of_a_job_is_charged_for_what_is_still_to_do(spec: Obj, status:
     cell.sees("pods", job_pod(9))  # A pod in place of one that is ending.
     assert cell.charged()["cpu"] == (left + 1) * CPU
     assert not audit(cell.bench.log).violations
+
+
+def test_what_is_charged_and_no_pod_asks_for_is_measured() -> None:
+    cell = Cell()
+
+    def unused() -> float | None:
+        folder, state = Folder(ReadModel()), ReadState()
+        for stored in cell.bench.log:
+            folder.fold(state, stored)
+        names = {name: value for gauge, (_, (_, name)), value in _named(state, "muster_queue_unused")}
+        return names.get("cpu")
+
+    running_job(cell, 4, parallelism=4, completions=40)
+    assert unused() is None
+    gone(cell, 0, 1)
+    assert (cell.charged()["cpu"], unused()) == (4 * CPU, 2.0), "others may be made in their place"
+
+
+def _named(state: ReadState, gauge: str) -> list[Any]:
+    return [measure for measure in measures(state, state.now) if measure[0] == gauge]
 
 
 def test_a_job_scaled_to_nothing_is_charged_with_nothing() -> None:
