@@ -77,10 +77,9 @@ def cell_lines(state: SorterState) -> list[Text]:
                 break
             lines.append(Text(f"    waits {number} in {path}: {place.key}, priority {place.priority}"))
     for uid, charge in list(ledger.charges.items())[:SHOWN]:
-        workload, pod = state.queues.workloads.get(uid), state.lone.get(uid)
+        workload = state.queues.workloads.get(uid)
         subject = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
         phase = workload.phase if workload is not None else "its pods are ending"
-        subject, phase = (pod.ref.key, "a pod of no job") if pod is not None else (subject, phase)
         lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {subject} ({phase})"))
     if len(ledger.charges) > SHOWN:
         lines.append(Text(f"    and {len(ledger.charges) - SHOWN} more hold quota"))

@@ -129,6 +129,10 @@ class Presence(Struct):
     def pod_gone(self, event: PodGone) -> str | None:
         return self._pod_over(event.ref.uid)
 
+    def let_go(self, uid: str) -> str | None:
+        """A pod counts with its workload no more."""
+        return self._pod_over(uid)
+
     def _known_as(self, pod: PodState) -> bool:
         """Whether a pod is known, with the same request as before."""
         owner = self.pod_owner.get(pod.ref.uid)

@@ -335,7 +335,7 @@ def _left_behind(state: AccountantState, at: Position, pod: PodState) -> None:
     charge, cause = state.ledger.charges.get(job), Cause(at.seq, at.item)
     if charge is None:
         return
-    touched(state, at, presence.pod_gone(PodGone(ref=pod.ref)))
+    touched(state, at, presence.let_go(uid))
     state.standalone[uid] = standalone.left_behind(pod, charge, cause)
     _of_no_job(state, uid)
 
