@@ -2,7 +2,7 @@
 
 A charge is what may still run: for no longer than a minute more than the objects allow, and for no longer than a minute
 less than the pods that are there. The audit says nothing where the objects prove nothing: of a suspended workload, of
-one whose end is not certain, of a Ray cluster that scales itself, and while objects are being listed.
+one whose end is not certain, of a Ray cluster that scales itself or did, and while objects are being listed.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class ChargeAudit:
         self._below: dict[str, dict[str, None]] = {}
         """uid of an owner -> its children and live pods"""
         self._grows: set[str] = set()
+        """Charged workloads with a Ray cluster that scales itself, or did: the grant may be made."""
         self._differs: dict[str, _Differs] = {}
         self._judged = (0, 0)
         """(sequence up to which the accountant knew the log, log time) of its last decision"""
@@ -83,6 +84,8 @@ class ChargeAudit:
         for event in commit.events:
             touched.update(dict.fromkeys(self._fold(event, stored.seq)))
         for uid in touched:
+            if self._scales(uid):
+                self._grows.add(uid)
             detail = self._detail(uid) if uid in self._charges else ""
             before = self._differs.pop(uid, None)
             if detail:
@@ -195,6 +198,12 @@ class ChargeAudit:
                 children += [self._children[below]] if below in self._children else []
         return children, live
 
+    def _scales(self, uid: str) -> bool:
+        """Whether the workload has a Ray cluster that scales itself now."""
+        workload = self._workloads.get(uid)
+        children = self._family(uid)[0] if uid in self._charges else []
+        return any(seen is not None and seen.elastic is not None for seen in (workload, *children))
+
     # --- the rule ---------------------------------------------------------------------------------------------
 
     def _detail(self, uid: str) -> str:
@@ -216,13 +225,11 @@ class ChargeAudit:
     ) -> Vector | None:
         """The most that may still run; None where the objects do not tell."""
         wanted = summed(child.asks for child in children)
-        if uid in self._grows or any(child.elastic is not None for child in children):
-            return None
-        if not all(child.asks for child in children):
+        if uid in self._grows or not all(child.asks for child in children):
             return None
         if workload is None or workload.phase == "finished":
             return highest(live, wanted) if any(live.values()) and (workload is None or not workload.child) else None
-        if workload.suspended or workload.elastic is not None or workload.phase not in ("starting", "running"):
+        if workload.suspended or workload.phase not in ("starting", "running"):
             return None
         need = workload.need.get(profile, {})
         if not workload.child:

@@ -350,7 +350,7 @@ class Reader:
             request = container_request(entry.get(pods.resources), path) if pods.resources else None
             needs.add(
                 name,
-                self._number(view, entry, pods, name, at),
+                self._number(view, entry, pods, name, at, suspended=suspended),
                 template,
                 path.removesuffix(".template"),
                 template_at=path,
@@ -365,7 +365,7 @@ class Reader:
                 needs.steering.add(template, path, fixed=True, sealed=begun)
             needs.prioritize(template.spec.priority_class_name, template.spec.priority)
 
-    def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str) -> int:
+    def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str, *, suspended: bool) -> int:
         """How many pods of a set there may be now."""
         number = _product(entry, pods.count, at) - (_product(entry, pods.less, at) if pods.less else 0)
         most = entry.get(pods.most) if pods.most else None
@@ -373,13 +373,20 @@ class Reader:
             done = max(0, view.get(pods.done) or 0) if pods.done else 0
             done += _indexes(view.get(pods.failed) or "") if pods.failed else 0
             number = min(number, max(0, count(most, 1, _at(at, pods.most)) - done))
+        number = max(0, number)
         if not pods.times:
-            return max(0, number)
-        times, over = count(entry.get(pods.times), 1, _at(at, pods.times)), pods.over
-        if over is not None:
-            roles = [role for _, _, role in view.entries(over.at, ()) if role.get(over.key) == name]
-            times -= min(times, sum(max(0, role.get(over.count) or 0) for role in roles))
-        return max(0, number) * times
+            over = self._over(view, pods, name) if not suspended and view.holds(self._kind.running, suspended) else 0
+            return number - min(number, over)
+        times = count(entry.get(pods.times), 1, _at(at, pods.times))
+        return number * (times - min(times, self._over(view, pods, name)))
+
+    def _over(self, view: ObjectView, pods: Pods, name: str) -> int:
+        """How many objects of a set are over. Of pods while they run alone: a new run makes all of them again."""
+        over = pods.over
+        if over is None:
+            return 0
+        roles = [role for key, _, role in view.entries(over.at, ()) if (key or role.get(over.key)) == name]
+        return sum(max(0, role.get(over.count) or 0) for role in roles)
 
 
 class _Identity(Struct, frozen=True):

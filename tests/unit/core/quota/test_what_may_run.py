@@ -82,6 +82,50 @@ def _named(state: ReadState, gauge: str) -> list[Any]:
     return [measure for measure in measures(state, state.now) if measure[0] == gauge]
 
 
+TRAINING = {"TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "XGBoostJob": "xgbReplicaSpecs"}
+
+
+@pytest.mark.parametrize("kind", TRAINING)
+def test_a_training_is_charged_for_the_roles_that_are_not_done(kind: str) -> None:
+    """Its operator makes no pod again that has succeeded, until the training is suspended and resumed."""
+    cell, shard, order = Cell(), kind.lower() + "s", ("Master" if kind != "TFJob" else "PS", "Worker")
+
+    def member(number: int, phase: str) -> Obj:
+        made = pod(number, phase=phase)
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": kind, "name": "j", "uid": "job-uid", "controller": True}
+        made["metadata"] |= {"ownerReferences": [owner], "labels": {}}
+        return made
+
+    def status(*conditions: str, **roles: int) -> Obj:
+        told = [{"type": each, "status": "True" if each == conditions[-1] else "False"} for each in conditions]
+        return {"conditions": told, "replicaStatuses": {role: {"succeeded": done} for role, done in roles.items()}}
+
+    one = {"replicas": 1, "template": ray.pod_template()}
+    specs = {order[0]: one, "Worker": {**one, "replicas": 3}}
+    meta = {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1}
+    spec: Obj = {"runPolicy": {"suspend": True}, TRAINING[kind]: specs}
+    training: Obj = {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": meta, "spec": spec}
+    cell.sees(shard, training)
+    spec["runPolicy"]["suspend"] = False
+    cell.sees(shard, training)
+    for number in range(4):
+        cell.sees("pods", member(number, "Running"))
+    training["status"] = status("Created", "Running")
+    cell.sees(shard, training)
+    assert cell.charged()["cpu"] == 4 * CPU
+    cell.sees("pods", member(1, "Succeeded"))
+    cell.sees("pods", member(2, "Succeeded"))
+    assert cell.charged()["cpu"] == 4 * CPU, "as long as its operator does not say that they succeeded"
+    training["status"] = status("Created", "Running", Worker=2)
+    cell.sees(shard, training)
+    assert cell.charged()["cpu"] == 2 * CPU and not cell.over()
+    spec["runPolicy"]["suspend"] = True
+    training["status"] = status("Running", "Suspended", Worker=2)
+    fact = cell.sees(shard, training)
+    assert fact.workload.need["ack"]["cpu"] == 4 * CPU, "it waits for all of its pods"
+    assert not audit(cell.bench.log).violations
+
+
 def test_a_job_scaled_to_nothing_is_charged_with_nothing() -> None:
     cell = Cell()
     job = running_job(cell, 2, parallelism=2)
