@@ -41,7 +41,7 @@ from muster.model.resources import Vector, add_into, highest, summed
 from muster.model.workload import ChildState, Workload
 
 LEFT_MS = 60_000
-"""How long a charge may differ from what may still run."""
+"""How long a charge may differ from its objects."""
 
 
 class _Charged(Struct):
@@ -110,7 +110,7 @@ class ChargeAudit:
             case QuotaTreeAccepted() | QuotaTreeRemoved():
                 self._trees.note(event, seq)
             case Synced() | SyncStarted():
-                self._differs.clear()  # What was missed in between is listed anew.
+                self._differs.clear()  # Whatever was missed in between is listed again.
                 return tuple(self._charges)
             case QuotaReserved() | WorkloadAdopted():
                 self._grows.discard(event.ref.uid)
@@ -207,7 +207,7 @@ class ChargeAudit:
     # --- the rule ---------------------------------------------------------------------------------------------
 
     def _detail(self, uid: str) -> str:
-        """How a charge differs from what may still run; empty for a charge that does not."""
+        """The difference between a charge and its objects; empty for none."""
         charge, workload = self._charges[uid], self._workloads.get(uid)
         children, live = self._family(uid)
         tree = self._trees.by_root.get(root_of(charge.queue))

@@ -13,6 +13,7 @@ from kit.scenes import TWO, Scene
 from muster.core.actuation.carrying import Reply, carry_out, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState
 from muster.core.actuation.orders import Effect, Order, Outstanding
+from muster.core.quota.ledger.standalone import OF_JOBS
 from muster.core.stage import Folder
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
@@ -21,6 +22,7 @@ from muster.events.gangs import PodsPlaced
 from muster.fakecluster.world import SimCluster
 from muster.model.api import PODS
 from muster.model.keys import Intent, Ref
+from muster.model.workload import PodState
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -90,6 +92,22 @@ def test_pods_left_behind_by_a_borrower_leave_for_an_owner(job_first: bool) -> N
     assert [event.ref.name for event in scene.bench.happened(GangAdmitted)][-1] == "owner"
     assert scene.bench.states["quota_accountant"].ledger.used["root"]["cpu"] == 8000
     assert not audit(scene.bench.log).violations
+
+
+@pytest.mark.parametrize(("label", "known"), [(OF_JOBS[0], True), (OF_JOBS[1], True), ("app", False)])
+def test_a_pod_left_behind_before_the_log_began_is_charged_and_leaves(label: str, known: bool) -> None:
+    """Of other pods without an owner that name no scheduler of ours the tree says whether they count."""
+    scene = Scene()
+    scene.tree_of(("a", 6), ("b", 0))
+    labels = {label: "x"}
+    state = PodState(Ref("Pod", "b", "p", "p"), facts.next_rv(), node="n", request=facts.vector(cpu=8), labels=labels)
+    scene.do(PodObserved(pod=state))
+    scene.lines("synced", "job a/owner cpu=4", "time +60s")
+    state = scene.bench.states["quota_accountant"]
+    assert ("p" in state.ledger.charges) is known
+    assert [victim.ref.name for order in scene.bench.happened(EvictionOrdered) for victim in order.victims] == (
+        ["p"] if known else []
+    )
 
 
 def test_a_pod_whose_eviction_is_refused_stays_and_another_goes() -> None:

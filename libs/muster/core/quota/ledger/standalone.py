@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.objects.meta import KAI_QUEUE, is_preemptible, quota_name
+from muster.core.objects.meta import KAI_QUEUE, RAY_NODE, is_preemptible, quota_name
 from muster.core.quota.demand import Charge, kai_preemptible
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
@@ -21,6 +21,14 @@ from muster.events.reasons import AdoptionReason
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import PodState, Workload
+
+OF_JOBS = (
+    "batch.kubernetes.io/controller-uid",
+    RAY_NODE,
+    "training.kubeflow.org/job-name",
+    "sparkoperator.k8s.io/app-name",
+)
+"""Labels by which controllers know their pods: a pod with a label and without an owner was left behind."""
 
 
 class StandalonePod(Struct, frozen=True):
@@ -65,6 +73,9 @@ def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alo
         pods[uid] = replace(before, request=pod.request, bound=bool(pod.node), cause=cause)
         return True
     named, preemptible = quota_name(pod.labels), is_preemptible(pod.labels)
+    if not pod.ours and not pod.owner_uid and any(label in pod.labels for label in OF_JOBS):  # Its job is not known.
+        pods[uid] = StandalonePod(pod.ref, pod.request, True, named, cause, bool(pod.node), preemptible, left=True)
+        return True
     of_class = as_job(pod) if pod.labels.get(KAI_QUEUE) else None
     pods[uid] = StandalonePod(pod.ref, pod.request, ours, named, cause, bool(pod.node), preemptible, of_class=of_class)
     return True
