@@ -30,6 +30,7 @@ from muster.events.facts import (
     ChildObserved,
     NodeObserved,
     ObjectGone,
+    ObjectUnreadable,
     PodGroupObserved,
     PodObserved,
     WorkloadGone,
@@ -135,6 +136,8 @@ class LeafAudit:
                     self._waits.setdefault(workload.ref.uid, stored.seq)
                 else:
                     self._waits.pop(workload.ref.uid, None)
+            case ObjectUnreadable():
+                self._waits.pop(event.ref.uid, None)
             case WorkloadGone():
                 self._asked.pop(event.ref.uid, None)
                 self._waits.pop(event.ref.uid, None)

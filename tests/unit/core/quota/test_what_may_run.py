@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kit import ray
 from kit.audits import audit
@@ -14,8 +15,12 @@ from muster.core.quota import accountant
 from muster.core.quota.accounting import rechecks
 from muster.core.quota.accounting.rechecks import beyond, charge_due
 from muster.core.stage import Folder
-from muster.events.facts import ChildGone
+from muster.events.base import Event
+from muster.events.decisions import QuotaReserved, WorkloadQueued
+from muster.events.envelope import Stored
+from muster.events.facts import ChildGone, ObjectUnreadable
 from muster.model.keys import Ref
+from muster.model.problem import problem
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.views.measures import measures
@@ -229,3 +234,23 @@ def test_a_charge_that_does_not_follow_what_may_run_is_noticed_after_a_minute(
         other["spec"]["parallelism"] = seconds
         cell.sees("jobs", other)
     assert {each.invariant for each in audit(cell.bench.log).violations} == {"I30"}
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_suspended_job_that_no_queue_has_is_noticed(readable: bool) -> None:
+    """A job that cannot be read any more is reported, and in no queue."""
+    cell = Cell()
+    job = plain_job()
+    cell.sees("jobs", job)
+    if not readable:
+        ref = Ref("Job", "ns", "j", "job-uid")
+        cell.bench.facts(ObjectUnreadable(ref=ref, rv=cell.rv + 1, problem=problem("spec", "spec_missing")))
+        cell.bench.settle()
+    log = [_without(stored, WorkloadQueued, QuotaReserved) for stored in cell.bench.log]
+    assert ("I16" in {each.invariant for each in audit(log).violations}) is readable
+
+
+def _without(stored: Stored, *kinds: type[Event]) -> Stored:
+    """The commit as by a sorter that forgets the job."""
+    events = tuple(event for event in stored.commit.events if not isinstance(event, kinds))
+    return replace(stored, commit=replace(stored.commit, events=events))
