@@ -49,11 +49,12 @@ class _Charged(Struct):
     request: Vector
 
 
-class _Differs(Struct, frozen=True):
+class _Differs(Struct):
     seq: int
-    """Since when: sequence and log time."""
-    at: int
+    """Sequence of the first event with the difference."""
     detail: str
+    known_at: int = -1
+    """Log time (ms) of the accountant's first decision that could know the difference; -1: none yet."""
 
 
 class ChargeAudit:
@@ -75,8 +76,8 @@ class ChargeAudit:
         self._grows: set[str] = set()
         """Charged workloads with a Ray cluster that scales itself, or did: the grant may be made."""
         self._differs: dict[str, _Differs] = {}
-        self._judged = (0, 0)
-        """(sequence up to which the accountant knew the log, log time) of its last decision"""
+        self._judged = 0
+        """Log time (ms) of the accountant's last commit."""
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
         """The findings of one commit."""
@@ -89,17 +90,22 @@ class ChargeAudit:
             detail = self._detail(uid) if uid in self._charges else ""
             before = self._differs.pop(uid, None)
             if detail:
-                since = (before.seq, before.at) if before is not None else (stored.seq, commit.at)
-                self._differs[uid] = _Differs(*since, detail)
-        if commit.stage == "quota_accountant" and commit.kind == "decision":
-            self._judged = commit.in_seq, commit.at
-            yield from self.finish()
+                self._differs[uid] = before if before is not None else _Differs(stored.seq, detail)
+                self._differs[uid].detail = detail
+        if commit.stage != "quota_accountant":
+            return
+        for difference in self._differs.values():
+            if commit.kind != "decision":
+                difference.known_at = -1  # Another leader has to catch up first.
+            elif difference.known_at < 0 and difference.seq <= commit.in_seq:
+                difference.known_at = commit.at
+        self._judged = commit.at
+        yield from self.finish()
 
     def finish(self) -> Iterator[Finding]:
-        """The charges that have differed for too long when the accountant decided last."""
-        seq, at = self._judged
+        """The charges that had differed for too long when the accountant wrote last."""
         for difference in self._differs.values():
-            late = difference.seq <= seq and at - difference.at > LEFT_MS
+            late = 0 <= difference.known_at < self._judged - LEFT_MS
             yield "I30", not late, difference.detail
 
     # --- books ------------------------------------------------------------------------------------------------
