@@ -315,6 +315,7 @@ BOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
         "queues",
         (
             Panel("Used", "max by (queue, resource) (muster_queue_used)", "{{queue}} {{resource}}"),
+            Panel("Charged and unused", "max by (queue, resource) (muster_queue_unused)", "{{queue}} {{resource}}"),
             Panel("Pending", "max by (queue, resource) (muster_queue_pending)", "{{queue}} {{resource}}"),
             Panel(
                 "Use of the guarantee",

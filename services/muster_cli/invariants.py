@@ -14,6 +14,7 @@ CHECKED: dict[str, str] = {
     "I11": "the facts about one object never go back to an older version",
     "I13": "every commit carries the epoch of the leader in force",
     "I15": "of equal requests in one queue the one ahead is tried first",
+    "I16": "a suspended job of a queue is queued, charged, or told what it lacks",
     "I17": "whatever runs in a namespace with a quota is charged",
     "I19": "evictions are legal: owed, of preemptible jobs, and from no queue below its min",
     "I21": "nodes are requested once for each gang that lacks them, and no more than a pool may have",
@@ -24,13 +25,13 @@ CHECKED: dict[str, str] = {
     "I27": "a worker of a Ray cluster is deleted only where its operator was asked to a minute before, and did not",
     "I28": "a job that is moved so that another has room has other places, keeps its quota and starts there",
     "I29": "a pod of no job that its quota counts has a node from Muster only once it is charged",
+    "I30": "a charge is what may still run: for no longer than a minute more, or less than the pods that are there",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",
     "I10": "that the past alone decides is what `muster replay` shows",
     "I12": "needs the lists of the API server, which are not in the log; tested with the watcher",
     "I14": "`muster replay --verify` decides everything again",
-    "I16": "input that changed nothing is not in the log; tested with the watcher",
     "I18": "needs to know that trees and demands stayed; tested with random trees",
     "I20": "needs to know when the cluster was free of faults; checked in simulation",
     "I24": "what readers say of a job is checked by the read model while it folds",

@@ -103,7 +103,7 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     _judge_waiting(state, new, made)
     for uid, charge in sorted(new.charges.items(), key=lambda pair: (pair[1].queue, pair[0])):
         if new.leaf_for(charge.namespace, charge.named) is None:
-            workload = state.queues.workloads.get(uid)
+            workload = state.queues.workloads.get(uid) or state.lone.get(uid)
             key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
             made.unclaimed.append(Affected(key, charge.queue))
     return made

@@ -97,3 +97,39 @@ async def test_a_disruption_budget_keeps_a_job_and_another_gives_way(muster_on_p
         assert "PodDisruptionBudget keep-young allows 1 of its pods to go, and 2 are of this job" in why(failed[0])
     finally:
         await cluster.kube.delete("policy/v1", "PodDisruptionBudget", "keep-young", "video")
+
+
+async def test_pods_that_a_borrower_leaves_behind_leave_for_an_owner(muster_on_pods: Muster) -> None:
+    """``kubectl delete job --cascade=orphan`` kept the loan for good."""
+    cluster, kube = muster_on_pods.cluster, muster_on_pods.cluster.kube
+    leaves = (
+        facts.node("video", {"cpu": 0}, {"cpu": 4}, ("video",)),
+        facts.node("text", {"cpu": 3}, {"cpu": 4}, ("text",)),
+    )
+    await cluster.apply_tree(facts.node("root", {"cpu": 4}, {"cpu": 4}, children=leaves))
+
+    async def submit(name: str, namespace: str, pods: int) -> None:
+        job = jobs.job(name, namespace, parallelism=pods)
+        job["spec"]["template"]["metadata"] = {"annotations": {RUN_FOR: "99h"}}
+        await kube.create(job)
+
+    async def ready(name: str, namespace: str, count: int) -> bool:
+        status = (await kube.get("batch/v1", "Job", name, namespace)).get("status", {})
+        return int(status.get("ready") or 0) == count
+
+    await submit("loan", "video", 4)
+    await cluster.until(lambda: ready("loan", "video", 4), 60.0, "the borrower to run")
+    await kube.delete("batch/v1", "Job", "loan", "video", propagation="Orphan")
+
+    async def orphans() -> bool:
+        pods = await kube.list_objects("v1", "Pod", "video")
+        return len(pods) == 4 and not any(pod["metadata"].get("ownerReferences") for pod in pods)
+
+    await cluster.until(orphans, 60.0, "the pods to be left alone")
+    await submit("owner", "text", 2)
+    await cluster.until(lambda: ready("owner", "text", 2), 60.0, "the owner to run")
+    [order] = await muster_on_pods.happened(EvictionOrdered)
+    gone = {victim.ref.name for victim in order.victims}
+    assert len(gone) == 2 and {victim.ref.kind for victim in order.victims} == {"Pod"}
+    left = {pod["metadata"]["name"] for pod in await kube.list_objects("v1", "Pod", "video")}
+    assert len(left) == 2 and not left & gone

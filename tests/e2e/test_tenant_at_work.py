@@ -56,13 +56,7 @@ class Judge:
         self._since = 0.0
 
     async def look(self, tenant: Tenant) -> None:
-        jobs_of = await self._kube.list_objects("batch/v1", "Job", MINE)
-        submitters = {
-            each["metadata"]["name"]
-            for each in jobs_of
-            if any(owner["kind"] == "RayJob" for owner in each["metadata"].get("ownerReferences") or [])
-        }
-        used, named = on_nodes(await self._kube.list_objects("v1", "Pod", MINE), submitters)
+        used, named = on_nodes(await self._kube.list_objects("v1", "Pod", MINE))
         self.looks += 1
         for key in self._most:
             self.most_seen[key] = max(self.most_seen.get(key, Decimal(0)), used.get(key, Decimal(0)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,8 +21,6 @@ from muster.core.workloads.registry import KINDS
 TEMPLATE = "PodTemplateSpec"
 MOST = 6
 """Objects of a kind that there are at a time: for more of them one is deleted first."""
-SUBMITS = Decimal(4)
-"""Cores that a pod which submits a RayJob may ask for, by the policies: it is charged to nothing."""
 PROPAGATION = ("Background", "Foreground", "Orphan")
 STATUSES = (400, 403, 404, 405, 409, 410, 413, 415, 422)
 """Answers of a server that works."""
@@ -169,11 +167,8 @@ class Tenant:
 # --- the judge --------------------------------------------------------------------------------------------------------
 
 
-def on_nodes(pods: Sequence[Object], submitters: Collection[str]) -> tuple[Amounts, list[str]]:
-    """What pods that hold room on a node ask for in all, and each of them in words.
-
-    ``submitters``: names of Jobs that submit RayJobs; their pods are charged to nothing where they are small.
-    """
+def on_nodes(pods: Sequence[Object]) -> tuple[Amounts, list[str]]:
+    """What pods that hold room on a node ask for in all, whatever made them, and each of them in words."""
     held: list[Amounts] = [{}]
     named = []
     for pod in pods:
@@ -181,8 +176,6 @@ def on_nodes(pods: Sequence[Object], submitters: Collection[str]) -> tuple[Amoun
         if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
         asks, owners = of_pod(spec), [f"{each['kind']}/{each['name']}" for each in meta.get("ownerReferences") or []]
-        if {*owners} & {f"Job/{name}" for name in submitters} and asks.get("cpu", Decimal(0)) <= SUBMITS:
-            continue
         held.append(asks)
         told = {key: str(amount) for key, amount in asks.items() if amount}
         named.append(f"{meta['name']} of {owners} on {spec['nodeName']}: {told}")

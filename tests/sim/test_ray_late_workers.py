@@ -265,10 +265,9 @@ def test_an_unused_one_goes_in_the_end() -> None:
 
 
 def test_none_is_deleted_of_a_cluster_that_has_a_fixed_size_by_then() -> None:
-    """Its operator would make them again, and nobody would get anything."""
+    """Its operator would make them again, and nobody would get anything: it leaves as a whole."""
     play = contended()
     asked_for(play)
-    before = names(play.pods())
     assert [event for event in play.told(GateSet) if event.workers]
     manifest = raycluster("auto", "other", replicas=8)
     manifest["spec"]["enableInTreeAutoscaling"] = False
@@ -276,7 +275,8 @@ def test_none_is_deleted_of_a_cluster_that_has_a_fixed_size_by_then() -> None:
     play.tick(2 * LATE)
     play.cluster.driver.down.clear()
     play.tick(6)
-    assert names(play.pods("auto")) == before and not removed(play)
+    assert [victim.ref.name for victim in play.told(EvictionOrdered)[-1].victims] == ["auto"]
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (0, 3) and not removed(play)
     play.clean()
 
 

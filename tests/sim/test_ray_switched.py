@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
+import pytest
+
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.events.elastic import GrowthDenied, GrowthGranted
 
 
@@ -66,17 +68,29 @@ def test_what_does_not_fit_stays_overuse_and_is_told() -> None:
     play.clean()
 
 
-def test_what_it_was_admitted_with_and_does_not_use_any_more_is_given_back() -> None:
+@pytest.mark.parametrize("make", [raycluster, rayjob])
+def test_what_it_was_admitted_with_and_does_not_use_any_more_is_given_back(make: Any) -> None:
+    """At once, and what it uses again later is asked for: the grant by worker group falls with the charge."""
     play = ElasticPlay(("ns", "20", "20"))
-    fixed(play, 5)
+    made = make(replicas=5)
+    made["spec"].get("rayClusterSpec", made["spec"])["enableInTreeAutoscaling"] = False
+    scaler = play.create(made)
+    scaler.stopped = True
+    play.tick(1)
     scaled_by_hand(play, 2)
     for number in range(2):
-        play.scalers["auto"].start(f"actor-{number}")
-    assert play.cpu() == 5 * CORE
-    switched(play)
+        scaler.start(f"actor-{number}")
+    assert play.cpu() == 2 * CORE and not play.over()
+    play.edit([{"op": "replace", "path": "/spec/enableInTreeAutoscaling", "value": True}])
+    scaler.stopped = False
     play.tick(8)
     assert (len(play.pods()), play.group()["maxReplicas"]) == (2, 2)
-    assert play.cpu() == HEAD_CPU + 2 * CORE
+    assert play.cpu() == HEAD_CPU + 2 * CORE and not play.over()
+    for number in range(2, 6):
+        scaler.start(f"actor-{number}")
+    play.tick(6)
+    assert play.told(GrowthGranted)[-1].groups["small"] == len(play.pods()) == 6
+    assert play.cpu() == HEAD_CPU + 6 * CORE and not play.over()
     play.clean()
 
 

@@ -1,7 +1,8 @@
 """The audit of the writers of the log: leaders, facts, leaves, restless stages.
 
-I11: no object goes back in time. I13: one leader at a time writes. I22: every charge is at the leaf of its workload,
-below the ElasticQuotaTree. I23: the number of decisions between two inputs is bounded.
+I11: no object goes back in time. I13: one leader at a time writes. I16: a suspended job of a queue is queued.
+I22: every charge is at the leaf of its workload, below the ElasticQuotaTree. I23: the number of decisions between two
+inputs is bounded.
 
 Like the auditor, this audit keeps books of its own, and calls no code of the accountant or the sorter.
 """
@@ -21,6 +22,7 @@ from muster.events.decisions import (
     QuotaTreeAccepted,
     QuotaTreeRemoved,
     WorkloadAdopted,
+    WorkloadDequeued,
     WorkloadQueued,
 )
 from muster.events.envelope import MAX_EVENTS, Stored
@@ -28,6 +30,7 @@ from muster.events.facts import (
     ChildObserved,
     NodeObserved,
     ObjectGone,
+    ObjectUnreadable,
     PodGroupObserved,
     PodObserved,
     WorkloadGone,
@@ -71,6 +74,11 @@ class LeafAudit:
         """workload uid -> (namespace, quota in the label, sequence of the start)"""
         self._charged: dict[str, tuple[str, Ref, str]] = {}
         """workload uid -> (leaf, workload, quota named at the charge)"""
+        self._waits: dict[str, int] = {}
+        """uid of a workload that waits -> sequence since when"""
+        self._queued: set[str] = set()
+        self._sorted = 0
+        """Sequence up to which the queue sorter knew the log at its last decision."""
         self._versions: dict[str, int] = {}
         """uid -> newest version: a late fact adds nothing"""
         self._judged = 0
@@ -92,6 +100,8 @@ class LeafAudit:
             yield from self._event(event, stored)
         if commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS:
             self._judged = commit.in_seq
+        if commit.stage == "queue_sorter" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS:
+            self._sorted = commit.in_seq
 
     def finish(self) -> Iterator[Finding]:
         """Check at the end: the accountant has followed every move that the accountant has seen."""
@@ -99,8 +109,13 @@ class LeafAudit:
             home, since = self._home(uid)
             if home and since <= self._judged:
                 yield "I22", leaf == home, f"{ref} is charged at {leaf} and belongs to {home}"
+        for uid, seq in self._waits.items():
+            home, since = self._home(uid)
+            if home and max(seq, since) <= self._sorted:
+                told = uid in self._queued or uid in self._charged
+                yield "I16", told, f"{uid} waits since {seq}, and is not in its queue {home}"
 
-    def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:
+    def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
         match event:
             case QuotaTreeAccepted(tree=tree) if tree.root == KAI_ROOT:
                 pass
@@ -117,11 +132,21 @@ class LeafAudit:
                 before = self._asked.get(workload.ref.uid)
                 since = before[2] if before is not None and before[1] == named else stored.seq
                 self._asked[workload.ref.uid] = (workload.ref.namespace, named, since)
+                if workload.waits:
+                    self._waits.setdefault(workload.ref.uid, stored.seq)
+                else:
+                    self._waits.pop(workload.ref.uid, None)
+            case ObjectUnreadable():
+                self._waits.pop(event.ref.uid, None)
             case WorkloadGone():
                 self._asked.pop(event.ref.uid, None)
+                self._waits.pop(event.ref.uid, None)
                 self._versions[event.ref.uid] = after_end(event, self._versions.get(event.ref.uid, -1))
             case WorkloadQueued():
+                self._queued.add(event.ref.uid)
                 yield self._turn(event.ref.uid, f"{event.ref} is queued")
+            case WorkloadDequeued():
+                self._queued.discard(event.ref.uid)
             case QuotaDenied() if event.reason == "stale":
                 yield self._turn(event.ref.uid, f"{event.ref} is proposed without a result")
             case QuotaReserved() | WorkloadAdopted() | QuotaMoved():
@@ -131,6 +156,8 @@ class LeafAudit:
                 self._charged[event.ref.uid] = (event.queue, event.ref, event.named)
             case QuotaReleased():
                 self._charged.pop(event.ref.uid, None)
+                if event.ref.uid in self._waits:
+                    self._waits[event.ref.uid] = stored.seq
             case _:
                 pass
 

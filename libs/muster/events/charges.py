@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from muster.events.base import Decision
+from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -23,3 +24,6 @@ class ChargeChanged(Decision, frozen=True, kw_only=True):
     pods: int = 0
     over: Vector = field(default_factory=dict)
     """The part of ``request`` that was not granted; empty when all of it was."""
+    fixed: Counts = field(default_factory=dict)
+    """The granted pods by worker group of a Ray cluster with a fixed size, where the grant fell with the charge; these
+    stay granted once the cluster scales itself. Empty: as before."""

@@ -302,6 +302,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
+    fixed: dict[str, int] = field(default_factory=dict)
+    """The pods by worker group of a Ray cluster with a fixed size, as scaled now; empty for everything else."""
 
 
 class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):

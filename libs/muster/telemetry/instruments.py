@@ -56,6 +56,7 @@ GAUGES: dict[str, str] = {
     "muster_queue_oldest_wait_seconds": "How long the oldest waiting job has waited, by queue; 0: none waits",
     "muster_queue_pending": "What waiting jobs ask for, by queue and resource: cores, bytes or devices",
     "muster_queue_used": "What is charged, by queue (inner ones too) and resource",
+    "muster_queue_unused": "What is charged in a queue and no pod of its jobs asks for, by resource, where it is not 0",
     "muster_queue_guarantee": "The min of a queue, by queue and resource",
     "muster_queue_limit": "The max of a queue, by queue and resource",
     "muster_queue_held": "What is held for claims of waiting jobs, by queue and resource, where it is not 0",

@@ -206,7 +206,7 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     kinds = {(kind.resource.group, kind.resource.plural) for kind in KINDS.values()}
     jobs = {Right(verb, *kind) for kind in kinds for verb in ("get", "patch")}
     assert Right("patch", "ray.io", "rayjobs") in used["actuator"]
-    binding = {Right("create", "", "pods/binding"), Right("get", "", "pods")}
+    binding = {Right("create", "", "pods/binding"), Right("get", "", "pods"), Right("create", "", "pods/eviction")}
     assert {Right("create", X_K8S, "podgroups"), Right("delete", X_K8S, "podgroups")} <= used["actuator"]
     # PodGroups are made in one API group only; those of people are kept up to date in both.
     groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}

@@ -5,7 +5,7 @@ that has to shrink. So the pods are counted first: no more pods of a budget go t
 workloads that are being suspended or removed count as gone while the pods still exist: the same budget covers these
 pods, and the status of the budget does not show the loss yet.
 
-The eviction subresource of pods is no alternative: a Job counts an evicted pod as a failure of the Job.
+The eviction subresource of pods is no alternative for jobs: a Job counts an evicted pod as a failure of the Job.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = pod
         case Removing():
             return _remove(order)
         case Outstanding():
-            return _patch(order, state)
+            return _evict(order) if order.ref.kind == PODS.kind else _patch(order, state)
     raise AssertionError(f"there is no way to carry out {order}")
 
 
@@ -281,6 +281,13 @@ def _free(order: Freeing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("DELETE", path, deletion(order))
     return podwrites.read_freed(order, reply.status, reply.body)
+
+
+def _evict(order: Outstanding) -> Steps:
+    """A pod of no job leaves by the eviction API, which knows the budgets of the pod's namespace."""
+    path = PODS.path(order.ref.namespace, order.ref.name)
+    reply = yield Request("POST", f"{path}/eviction", podwrites.eviction(order))
+    return read_deletion(order, reply.status, reply.body)
 
 
 def _remove(order: Removing) -> Steps:

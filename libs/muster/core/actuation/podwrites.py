@@ -25,6 +25,7 @@ from muster.core.actuation.orders import (
     Bind,
     Effect,
     Freeing,
+    Outstanding,
     Removing,
     Reread,
     RetryLater,
@@ -362,7 +363,18 @@ def before_deletion(order: Removing, status: int, body: bytes) -> Effect | Retry
     return applied(order) if meta.deletion_timestamp else None
 
 
-def read_deletion(order: Removing, status: int, body: bytes) -> Effect | RetryLater:
+def eviction(order: Outstanding) -> bytes:
+    """An eviction of this pod: another pod of the same name, with another uid, stays."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": order.ref.name, "namespace": order.ref.namespace},
+        "deleteOptions": {"preconditions": {"uid": order.ref.uid}},
+    }
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_deletion(order: Removing | Outstanding, status: int, body: bytes) -> Effect | RetryLater:
     """The meaning of the answer to the deletion."""
     if 200 <= status < 300:
         return applied(order)

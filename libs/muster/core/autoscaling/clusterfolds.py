@@ -24,6 +24,7 @@ from muster.core.objects.meta import RAY_GROUP, RAY_NODE_TYPE, RAY_WORKER, is_ra
 from muster.core.quota.claims import is_down
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
 from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, WorkloadAdopted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import (
@@ -258,6 +259,13 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
             state.chosen.pop(cluster, None)
             state.growing.pop(cluster, None)
             recheck(state, cluster)
+
+
+def charge_fell(state: BridgeState, _at: Position, event: ChargeChanged) -> None:
+    """A cluster of a fixed size was scaled down by hand: the rest is granted."""
+    grant = state.grants.get(event.ref.uid)
+    if grant is not None and grant.attempt == event.attempt and not grant.groups:
+        grant.fixed = dict(event.fixed) or grant.fixed
 
 
 def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:

@@ -66,11 +66,15 @@ class Presence(Struct):
 
     def in_use(self, uid: str) -> Vector:
         """The request of the workload's live pods, or of the children's specs where higher."""
+        live, family = self.asked_by_pods(uid), self.children.get(uid)
+        return highest(live, summed([self.wanted.get(child, {}) for child in family])) if family else live
+
+    def asked_by_pods(self, uid: str) -> Vector:
+        """The request of the workload's live pods."""
         family = self.children.get(uid)
         if not family:
             return dict(self.requests.get(uid, {}))
-        live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
-        return highest(live, summed([self.wanted.get(child, {}) for child in family]))
+        return summed([self.requests.get(owner, {}) for owner in (uid, *family)])
 
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child
@@ -124,6 +128,10 @@ class Presence(Struct):
 
     def pod_gone(self, event: PodGone) -> str | None:
         return self._pod_over(event.ref.uid)
+
+    def let_go(self, uid: str) -> str | None:
+        """A pod counts with its workload no more."""
+        return self._pod_over(uid)
 
     def _known_as(self, pod: PodState) -> bool:
         """Whether a pod is known, with the same request as before."""

@@ -45,7 +45,7 @@ EVICTION_MS = 300_000
 
 def enlist(state: PreemptorState, uid: str) -> None:
     """Bring a workload's place among the runs in line with the facts."""
-    started, workload = state.started.get(uid), state.queues.workloads.get(uid)
+    started, workload = state.started.get(uid), state.running(uid)
     if started is None and (workload is None or workload.suspended):
         return
     charge = state.queues.ledger.charges.get(uid)
@@ -372,7 +372,7 @@ def _proposal(
 
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
     """``claimant``: the job that outranks the victim, where both are in the same queue."""
-    charge, workload = state.queues.ledger.charges[uid], state.queues.workloads[uid]
+    charge, workload = state.queues.ledger.charges[uid], state.job_of(uid)
     attempt = state.charged[uid]
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None

@@ -20,6 +20,7 @@ from muster.core.preemption.preemptorstate import (
 from muster.core.queueing.book import Shape
 from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
+from muster.core.quota.ledger.standalone import as_job
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays, rests_on_nodes
@@ -41,6 +42,8 @@ from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ObjectUnreadable,
+    PodGone,
+    PodObserved,
     QueueGone,
     QueueObserved,
     Synced,
@@ -96,6 +99,27 @@ def stirred(state: PreemptorState) -> None:
     for queue in state.queues.book.stirred:
         weigh(state, queue)
     state.heads.settle(state.queues, state.evictions, state.service)
+
+
+def pod_observed(state: PreemptorState, _at: Position, event: PodObserved) -> None:
+    """A pod without an owner and with a node may be charged by itself, and leave for others."""
+    pod = event.pod
+    if not pod.owner_uid and pod.node and not pod.over:
+        state.lone[pod.ref.uid] = as_job(pod)
+        changed(state, pod.ref.uid)
+    else:
+        _no_lone_pod(state, pod.ref.uid)
+
+
+def pod_gone(state: PreemptorState, _at: Position, event: PodGone) -> None:
+    _no_lone_pod(state, event.ref.uid)
+
+
+def _no_lone_pod(state: PreemptorState, uid: str) -> None:
+    if state.lone.pop(uid, None) is not None:
+        changed(state, uid)
+        for table in (state.evictions, state.stays, state.failed):
+            table.pop(uid, None)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
@@ -201,7 +225,10 @@ def charge_changed(
 ) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
-    if not isinstance(event, ChargeChanged) and event.ref.uid in state.charged:
+    if isinstance(event, ChargeChanged):
+        if event.fixed and event.ref.uid in state.fixed:
+            state.fixed[event.ref.uid] = dict(event.fixed)
+    elif event.ref.uid in state.charged:
         uid = event.ref.uid
         state.granted[uid] = dict(event.groups)
         if uid in state.shrinking and is_down(event.groups, state.shrinking[uid]):

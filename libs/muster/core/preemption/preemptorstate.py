@@ -39,6 +39,7 @@ from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
+from muster.model.workload import Workload
 
 # --- ends -------------------------------------------------------------------------------------------------------------
 
@@ -225,6 +226,8 @@ class PreemptorState(StageState):
     """leaf -> priority -> the amounts released by all runs of the priority"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload after its resume -> place among the runs"""
+    lone: dict[str, Workload] = field(default_factory=dict)
+    """uid of a pod without an owner, with a node -> the pod as a job of one pod"""
     scaling: RunningClusters = field(default_factory=RunningClusters)
     idle: dict[str, Counts] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: idle pods}, as last reported by the head"""
@@ -287,6 +290,16 @@ class PreemptorState(StageState):
     """uid of a charged workload -> growth refused to its Ray cluster"""
     served: dict[str, int] = field(default_factory=dict)
     """uid of a running workload -> the level below which a waiting job may take its place; absent without a level"""
+
+    def running(self, uid: str) -> Workload | None:
+        """A workload, or a pod of no job as a job of one pod."""
+        return self.queues.workloads.get(uid) or self.lone.get(uid)
+
+    def job_of(self, uid: str) -> Workload:
+        """The same of one that runs."""
+        running = self.running(uid)
+        assert running is not None, uid
+        return running
 
     def reclaims(self, queue: str) -> bool:
         """Whether evictions are on for a queue: by the rules of its tree; without a rule, unless foreign work ran at
@@ -417,7 +430,7 @@ class PreemptorState(StageState):
     def ending(self, among: Callable[[str], bool]) -> Iterator[str]:
         """The chosen jobs that will probably be left to end; a look at every job is not needed."""
         for uid in self.ends.about(self.now):
-            if self.started[uid].listed and among(uid) and self.ends_by(self.queues.workloads[uid].ref):
+            if self.started[uid].listed and among(uid) and self.ends_by(self.job_of(uid).ref):
                 yield uid
 
     def ends_by(self, ref: Ref) -> int:

@@ -33,7 +33,7 @@ from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
-from muster.model.workload import Workload
+from muster.model.workload import PodState, Workload
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
 
@@ -178,6 +178,8 @@ class AccountantState(StageState):
     """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
     """By uid: pods of no job with a node, or waiting for a node from Muster."""
+    orphans: dict[str, PodState] = field(default_factory=dict)
+    """By uid: pods without an owner that count with their former job while the job is there."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)
     asked_by: dict[str, str] = field(default_factory=dict)
     """key of a proposal of pods -> the open rest of the proposal; uid of a pod -> the key of the proposal that names
@@ -287,10 +289,11 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
     """Whether a charged workload may be suspended for another: the workload has run long enough, and its controller can
-    suspend.
+    suspend. A pod of no job can be evicted.
     """
     entry, workload = state.entries.get(uid), state.workloads.get(uid)
-    if entry is None or workload is None or entry.attempt != attempt or entry.leaving or entry.cut:
+    stops = can_suspend(workload) if workload is not None else uid in state.standalone and state.standalone[uid].bound
+    if entry is None or not stops or entry.attempt != attempt or entry.leaving or entry.cut:
         return False
     if state.ledger.tree_of(entry.queue) is None:
         return False
@@ -299,7 +302,6 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
         entry.resumed_rv > 0
         and state.now - entry.since >= rules.least_run_ms(state.evictions.get(uid, 0))
         and state.ledger.charges[uid].preemptible
-        and can_suspend(workload)
         and "evictions" not in state.resting(entry.queue)
     )
 

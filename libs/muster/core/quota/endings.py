@@ -39,7 +39,7 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
         return None
     workload = state.workloads.get(uid)
     if workload is None:
-        return "gone" if _certain(state, entry) else None
+        return (entry.suspension or "gone") if _certain(state, entry) else None
     if workload.phase == "finished":
         return "finished" if _certain(state, entry) else None
     if not workload.suspended:

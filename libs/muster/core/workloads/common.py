@@ -46,7 +46,7 @@ from muster.core.objects.podspec import (
 )
 from muster.core.placement.devices import shares_gpu
 from muster.core.workloads.steering import Steering
-from muster.model.elastic import Elastic
+from muster.model.elastic import Counts, Elastic
 from muster.model.placing import GPU, PodRules, Topology
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into, scaled
@@ -299,12 +299,13 @@ def basis_of(
 
 
 def child(
-    kind: str, meta: Meta, *, asks: Vector | None = None, elastic: Elastic | None = None, rests: bool = False
-) -> ChildState:
+    kind: str, meta: Meta, *, asks: Vector | None = None, elastic: Elastic | None = None, rests: bool = False,
+    fixed: Counts | None = None,
+) -> ChildState:  # fmt: skip
     """An object as the child of its owner.
 
     ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
-    child has to keep no pods.
+    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size.
     """
     owner = meta.controller
     return ChildState(
@@ -315,6 +316,7 @@ def child(
         asks=asks or {},
         over=rests,
         elastic=elastic,
+        fixed=fixed or {},
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import (
@@ -37,7 +37,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.definition import Child, Definition, Pods, Sign
-from muster.model.elastic import Elastic
+from muster.model.elastic import RAY_KINDS, Elastic
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
 
@@ -51,6 +51,8 @@ class Parts(NamedTuple):
 
     refusal: FieldProblem | None = None
     elastic: Elastic | None = None
+    owns: bool = True
+    """Whether the object that the status names is made for the workload, and not for others."""
 
 
 class Special(Struct, frozen=True):
@@ -261,7 +263,9 @@ class Reader:
             full = needs.totals()["full"]
         except UnreadableError:
             return child(kind, meta)
-        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic)
+        scales = parts.elastic is not None or kind not in RAY_KINDS
+        fixed = {} if scales else {pods.name: pods.count for pods in needs.sets}
+        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic, fixed=fixed)
 
     def _workload(self, view: ObjectView, meta: Meta) -> Workload:
         row = self._kind
@@ -273,6 +277,7 @@ class Reader:
         suspended, needs = self._suspended(view, meta), Needs(self._special.at if self._special else "spec")
         life = self._life(view, suspended)
         parts = self._fill(view, meta, needs, suspended)
+        life = life if parts.owns else replace(life, child="")
         if row.minimum and KAI_QUEUE in needs.labels(meta):
             needs.start_with(next((least for path in row.minimum if (least := view.get(path)) is not None), None))
         manager, refusal = row.managed_by, None
@@ -349,7 +354,7 @@ class Reader:
             request = container_request(entry.get(pods.resources), path) if pods.resources else None
             needs.add(
                 name,
-                self._number(view, entry, pods, name, at),
+                self._number(view, entry, pods, name, at, suspended=suspended),
                 template,
                 path.removesuffix(".template"),
                 template_at=path,
@@ -364,7 +369,7 @@ class Reader:
                 needs.steering.add(template, path, fixed=True, sealed=begun)
             needs.prioritize(template.spec.priority_class_name, template.spec.priority)
 
-    def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str) -> int:
+    def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str, *, suspended: bool) -> int:
         """How many pods of a set there may be now."""
         number = _product(entry, pods.count, at) - (_product(entry, pods.less, at) if pods.less else 0)
         most = entry.get(pods.most) if pods.most else None
@@ -372,13 +377,20 @@ class Reader:
             done = max(0, view.get(pods.done) or 0) if pods.done else 0
             done += _indexes(view.get(pods.failed) or "") if pods.failed else 0
             number = min(number, max(0, count(most, 1, _at(at, pods.most)) - done))
+        number = max(0, number)
         if not pods.times:
-            return max(0, number)
-        times, over = count(entry.get(pods.times), 1, _at(at, pods.times)), pods.over
-        if over is not None:
-            roles = [role for _, _, role in view.entries(over.at, ()) if role.get(over.key) == name]
-            times -= min(times, sum(max(0, role.get(over.count) or 0) for role in roles))
-        return max(0, number) * times
+            over = self._over(view, pods, name) if not suspended and view.holds(self._kind.running, suspended) else 0
+            return number - min(number, over)
+        times = count(entry.get(pods.times), 1, _at(at, pods.times))
+        return number * (times - min(times, self._over(view, pods, name)))
+
+    def _over(self, view: ObjectView, pods: Pods, name: str) -> int:
+        """How many objects of a set are over. Of pods while they run alone: a new run makes all of them again."""
+        over = pods.over
+        if over is None:
+            return 0
+        roles = [role for key, _, role in view.entries(over.at, ()) if (key or role.get(over.key)) == name]
+        return sum(max(0, role.get(over.count) or 0) for role in roles)
 
 
 class _Identity(Struct, frozen=True):

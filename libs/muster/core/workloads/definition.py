@@ -61,7 +61,7 @@ class Suspension(Form, frozen=True):
 
 
 class Roles(Form, frozen=True):
-    """How many of the objects that a pod set is made of are over: entries of a list, found by the set's name."""
+    """How many of the objects or pods of a set are over: entries of a list or a mapping, found by its name."""
 
     at: str
     key: str = "name"

@@ -42,17 +42,21 @@ class RayJobSpec(Struct, frozen=True, rename="camel"):
 
 
 def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
-    """Head, workers, and the owner's additions to the submitter; in ``full`` every pod of the submission too."""
+    """Head, workers, and the owner's additions to the submitter; in ``full`` every pod of the submission too.
+
+    With a ``clusterSelector`` only the submitter.
+    """
     spec: RayJobSpec = view.get("spec")
-    cluster = spec.ray_cluster_spec
+    cluster, mode = spec.ray_cluster_spec, spec.submission_mode or K8S_JOB
+    if spec.cluster_selector:
+        return _on_a_cluster(spec, mode, needs)
     if cluster is None:
-        return Parts(_SELECTS if spec.cluster_selector else problem(OF_JOB, "ray_cluster_missing"))
+        return Parts(problem(OF_JOB, "ray_cluster_missing"))
     cluster = as_admitted(cluster, meta, OF_JOB) if suspended else cluster
     elastic = elastic_of(cluster, meta, OF_JOB)
-    mode = spec.submission_mode or K8S_JOB
     add_cluster(needs, cluster, OF_JOB, meta=meta, beside_head=SUBMITTER if mode == "SidecarMode" else None)
     needs.program = needs.program.running(spec.entrypoint)
-    if mode == K8S_JOB and not spec.cluster_selector:
+    if mode == K8S_JOB:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(needs.full, own or SUBMITTER)
@@ -64,10 +68,18 @@ def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     return Parts(_refusal(spec, mode, bool(needs.labels(meta).get(KAI_QUEUE))), elastic)
 
 
+def _on_a_cluster(spec: RayJobSpec, mode: str, needs: Needs) -> Parts:
+    """A RayJob on a cluster of others has one pod of its own, which runs what its owner says and counts in full."""
+    if mode == K8S_JOB:
+        template = spec.submitter_pod_template or PodTemplate()
+        own = pod_request(template.spec, "spec.submitterPodTemplate.spec")
+        at = "spec.submitterPodTemplate"
+        needs.add("submitter", 1, template, at, template_at=at, request=own or SUBMITTER, steer=False)
+    return Parts(_SELECTS, owns=False)
+
+
 def _refusal(spec: RayJobSpec, mode: str, kai: bool) -> FieldProblem | None:
     """Why KubeRay could never suspend the RayJob again, or KubeRay with KAI Scheduler never starts the RayJob."""
-    if spec.cluster_selector:
-        return _SELECTS
     if not spec.shutdown_after_job_finishes:
         return problem("spec.shutdownAfterJobFinishes", "keeps_its_cluster")
     return problem("spec.submissionMode", "submitter_in_kai_queue") if kai and mode == K8S_JOB else None

@@ -33,6 +33,7 @@ MIN_RESOURCES = "kube-queue/min-resources"
 _KUBEFLOW_EDITS = ("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "ttlSecondsAfterFinished")
 _TRAINER = "kubeflow.org/training-operator"
 _ACTIVE = Sign(positive=("status.replicaStatuses.*.active",))
+_ROLES = Roles("status.replicaStatuses.*")
 _JOB_PODS = Sign(positive=("status.active", "status.terminating"))
 
 
@@ -41,7 +42,7 @@ def _training(kind: str, specs: str, order: str, suffix: str | None, version: st
     least = ("spec.elasticPolicy.minReplicas",) if kind == "PyTorchJob" else ()
     own, later = more.pop("own", ()), more.pop("later", Pods())
     more.setdefault("edits", {"runPolicy": dict.fromkeys(_KUBEFLOW_EDITS, "free")})
-    pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split(",")), count=("replicas",))
+    pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split(",")), count=("replicas",), over=_ROLES)
     return Definition(
         kind=kind,
         api_version=f"kubeflow.org/{version}",

@@ -193,6 +193,8 @@ class JobFolds:
     def _adopted(self, state: ReadState, _at: Position, event: d.WorkloadAdopted) -> None:
         record = record_of(state, event.ref)
         record.adoption, record.queue, record.request = event.reason, event.queue, event.request
+        if not is_job(event.ref.kind):
+            state.lone[event.ref.uid] = record
         state.leaving.pop(event.ref.uid, None)
         self._job_changed(event)
 
@@ -259,6 +261,7 @@ class JobFolds:
         self._mark.jobs(uid)
         self._mark.tree()
         state.suspended_outside.pop(uid, None)
+        state.lone.pop(uid, None)
         record = state.records.get(uid)
         if record is not None:
             record.released_at = state.now if record.admitted_at or record.adoption else record.released_at

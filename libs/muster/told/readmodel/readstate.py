@@ -377,6 +377,8 @@ class ReadState(StageState):
     """Steps of jobs that are not allowed: the newest."""
     unanswered: dict[str, dict[str, None]] = field(default_factory=dict)
     """key of a shape without a denial -> uids of jobs that were queued since, and wait for the first answer"""
+    lone: dict[str, Record] = field(default_factory=dict)
+    """uid of a charged pod of no job -> its record"""
     scaled: dict[str, Scaled] = field(default_factory=dict)
     """uid of a Ray cluster that scales itself -> the cluster's shown state"""
     takers: list[Taker] = field(default_factory=list)
@@ -388,7 +390,7 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     record = state.records.get(ref.uid)
     if record is None:
         record = Record(ref, since=state.now)
-        if is_job(ref.kind):  # Pods of no job are charged too, and not listed.
+        if is_job(ref.kind):  # Pods of no job are charged, and are no jobs.
             state.records[ref.uid] = record
     return record
 

@@ -375,6 +375,9 @@ def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[
 
 def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
     workload, record = state.queues.workloads.get(uid), state.records.get(uid)
+    if uid in state.lone:
+        pod = state.lone[uid]
+        return Holder(pod.ref.key, amount, "running", pod.ref.kind, pod.since)
     if workload is None:
         key = record.ref.key if record is not None else f"{namespace}/(deleted)"
         return Holder(key, amount, "deleted")

@@ -29,6 +29,7 @@ def measures(state: ReadState, now: int) -> Iterator[Measure]:
     """Every gauge that the log answers. ``now``: ms since the epoch."""
     ledger = state.queues.ledger
     yield from _quota(ledger)
+    yield from _unused(state)
     yield from _waiting(state, now)
     yield from _held_up(state, now)
     yield from _free(state)
@@ -105,6 +106,19 @@ def _quota(ledger: Ledger) -> Iterator[Measure]:
             ):
                 if amount > 0:
                     yield gauge, key, _plain(amount, name)
+
+
+def _unused(state: ReadState) -> Iterator[Measure]:
+    """What is charged in each leaf and no pod asks for."""
+    unused: dict[str, Vector] = {}
+    for uid, charge in state.queues.ledger.charges.items():
+        if uid not in state.lone:
+            live = state.presence.asked_by_pods(uid)
+            rest = {name: more for name, amount in charge.request.items() if (more := amount - live.get(name, 0)) > 0}
+            add_into(unused.setdefault(charge.queue, {}), rest)
+    for path, amounts in unused.items():
+        for name, amount in sorted(amounts.items()):
+            yield "muster_queue_unused", _of(path, name), _plain(amount, name)
 
 
 def _waiting(state: ReadState, now: int) -> Iterator[Measure]:

@@ -21,6 +21,7 @@ from muster.events.charges import ChargeChanged
 from muster.events.envelope import Commit
 from muster.events.raydemand import RayDemandObserved
 from muster.events.shares import SharesChanged
+from muster.model.api import PODS
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, few, lower, shorten, span
@@ -215,6 +216,8 @@ def _applied(event: effects.EffectApplied) -> str:
         return "the pod of the worker is deleted"
     if event.action == "gate":
         return f"maxReplicas is set to the grant as of resourceVersion {event.rv}"
+    if event.ref.kind == PODS.kind:
+        return "the pod is evicted, and ends"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
     return f"{field} is {value} as of resourceVersion {event.rv}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of
 from muster.events.reasons import AdoptionReason
+from muster.model.api import PODS
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few, span
@@ -325,7 +326,8 @@ def holds(holder: Holder, now: int) -> str:
             left = child_of(holder.kind)
             return f"finished, its {left or 'pods'} still exist{'s' if left else ''}"
         case "running":
-            return f"running for {span(max(0, now - holder.since))}"
+            pod = "a pod of no job, " if holder.kind == PODS.kind else ""
+            return f"{pod}running for {span(max(0, now - holder.since))}"
         case "admitted":
             return f"admitted {span(max(0, now - holder.since))} ago"
         case _:

@@ -6,85 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from kit import facts, jobs, ray
+from kit import jobs, ray
 from kit.audits import audit
-from kit.bench import Bench
+from kit.charges import CPU, Cell, admitted_job, cluster_of, pod
 from kit.jobs import Obj
-from kit.scenes import TWO, Scene
 from muster.core.reading.cluster import read_pod
-from muster.core.reading.watched import WATCHED
 from muster.events.charges import ChargeChanged
-from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted
-from muster.events.effects import EffectApplied
-from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved, Synced, WorkloadGone, WorkloadObserved
-from muster.events.gangs import PodsPlaced
+from muster.events.decisions import QuotaReleased, WorkloadAdopted
+from muster.events.facts import ChildGone, ChildObserved, PodGone, Synced, WorkloadGone, WorkloadObserved
 from muster.model.keys import Ref
-from muster.model.resources import Vector
-
-CPU = 1000
-
-
-class Cell:
-    """A bench that is handed objects."""
-
-    def __init__(self, profile: str = "ack") -> None:
-        self.bench = Bench()
-        ten = {"cpu": 100}
-        leaf = facts.node("team", ten, ten, ("ns",))
-        self.bench.facts(facts.tree(facts.node("root", ten, ten, children=(leaf,)), profile=profile))
-        self.bench.synced()
-        self.rv = 100
-
-    def sees(self, shard: str, obj: Obj) -> Any:
-        """The watcher sees an object; returns the fact."""
-        self.rv += 1
-        obj["metadata"]["resourceVersion"] = str(self.rv)
-        fact = WATCHED[shard].read(json.dumps(obj).encode())
-        assert fact is not None
-        seq = self.bench.facts(fact)
-        self.decided = self.bench.settle()
-        for event in self.decided:
-            if isinstance(event, GangAdmitted):
-                effect = EffectApplied(cause=(seq, 0), ref=event.ref, attempt=event.attempt, rv=self.rv)
-                self.bench.append("actuator", "input", [effect])
-        return fact
-
-    def charged(self, uid: str = "job-uid") -> Vector:
-        return self.bench.states["quota_accountant"].ledger.charges[uid].request
-
-    def over(self, uid: str = "job-uid") -> Vector:
-        return self.bench.states["quota_accountant"].ledger.charges[uid].over
-
-
-def admitted_job(cell: Cell, **spec: Any) -> Obj:
-    """A RayJob that was queued, admitted and resumed."""
-    job = ray.rayjob("", suspend=True, **spec)
-    cell.sees("rayjobs", job)
-    job["spec"]["suspend"] = False
-    job["status"] = {"jobDeploymentStatus": "Initializing", "rayClusterName": "j-raycluster-1"}
-    cell.sees("rayjobs", job)
-    return job
-
-
-def cluster_of(**spec: Any) -> Obj:
-    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": "job-uid", "controller": True}
-    return ray.raycluster(meta={"ownerReferences": [owner]}, **spec)
-
-
-def pod(number: int, cpu: str = "1", **status: Any) -> Obj:
-    owner = {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayCluster",
-        "name": "j-raycluster-1",
-        "uid": "cluster-uid",
-        "controller": True,
-    }
-    container = {"name": "ray", "resources": {"requests": {"cpu": cpu}}}
-    meta = {"name": f"p{number}", "namespace": "ns", "uid": f"pod-{number}", "ownerReferences": [owner]}
-    meta["labels"] = {"ray.io/cluster": "j-raycluster-1"}
-    return {"metadata": meta, "spec": {"containers": [container]}, "status": {"phase": "Running", **status}}
 
 
 @pytest.mark.parametrize("profile", ["ack", "full"])
@@ -273,6 +204,30 @@ def test_a_job_deleted_before_its_status_followed_the_resume_is_free_once_its_po
     assert any(isinstance(event, QuotaReleased) for event in cell.bench.settle()) == made
 
 
+@pytest.mark.parametrize("profile", ["ack", "full"])
+@pytest.mark.parametrize("cpu", ["4", None])
+@pytest.mark.parametrize("mode", ["K8sJobMode", "", "HTTPMode"])
+def test_the_submitter_of_a_job_on_a_cluster_of_others_is_charged(profile: str, cpu: str | None, mode: str) -> None:
+    """A pod of any size, with any command: twenty of them ran under "1 of 14"."""
+    cell = Cell(profile)
+    spec: Obj = {"entrypoint": "sleep 1d", "clusterSelector": {"ray.io/cluster": "tiny"}, "submissionMode": mode}
+    if cpu:
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        spec["submitterPodTemplate"] = {"spec": {"containers": [container]}}
+    meta = {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1}
+    job: Obj = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": meta, "spec": spec}
+    cell.sees("rayjobs", job)
+    asked = 0 if mode == "HTTPMode" else int(cpu) * CPU if cpu else 500
+    assert cell.charged().get("cpu", 0) == asked
+    job["status"] = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "tiny"}
+    cell.sees("rayjobs", job)
+    assert cell.charged().get("cpu", 0) == asked and not cell.over()
+    job["status"] |= {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
+    cell.sees("rayjobs", job)
+    assert "job-uid" not in cell.bench.states["quota_accountant"].ledger.charges, "at once"
+    assert not audit(cell.bench.log).violations
+
+
 def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
     kind, uid = owner
     version = "v1" if kind == "Pod" else "sparkoperator.k8s.io/v1beta2"
@@ -281,30 +236,6 @@ def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
     labels = {"spark-role": role, "spark-app-selector": "s"}
     made = {"name": name, "namespace": "ns", "uid": name, "labels": labels, "ownerReferences": [reference], **meta}
     return {"metadata": made, "spec": {"containers": [container], "nodeName": "n"}, "status": {"phase": "Running"}}
-
-
-@pytest.mark.parametrize("bound", [True, False])
-def test_a_pod_that_its_job_leaves_behind_is_charged_once(bound: bool) -> None:
-    """``kubectl delete --cascade=orphan``: its job's charge lasts until the pod is over, and it gets its node by it."""
-    scene = Scene()
-    scene.tree_of(*TWO)
-    scene.lines("synced", "node n1 cpu=64", "job a/mine cpu=6")
-    scene.runs("a/mine")
-    owned = facts.pod("mine", 0, "a", request=facts.vector(cpu=6), node="n1" if bound else "", scheduler="muster")
-    scene.do(facts.cluster("mine", "a"), owned)
-    orphan = replace(owned.pod, owner_uid="", rv=facts.next_rv())
-    scene.do(PodObserved(pod=orphan))
-    scene.do(facts.gone("mine", "a"), facts.cluster_gone("mine", "a"))
-    state = scene.bench.states["quota_accountant"]
-    scene.lines("time +600s")
-    assert state.ledger.used["root"]["cpu"] == 6000
-    assert bound or [place.ref.name for placed in scene.bench.happened(PodsPlaced) for place in placed.pods] == [
-        owned.pod.ref.name
-    ]
-    scene.do(facts.pod_gone("mine", 0, "a"))
-    scene.lines("time +60s")
-    assert not state.ledger.used.get("root", {}).get("cpu")
-    assert not audit(scene.bench.log).violations
 
 
 @pytest.mark.parametrize("driver_first", [True, False])
@@ -331,149 +262,3 @@ def test_executors_count_under_a_driver_that_a_job_runs_through_and_by_themselve
     over["status"]["phase"] = "Succeeded"
     cell.sees("pods", over)
     assert "stray" not in charges
-
-
-# --- what cannot run any more is not charged --------------------------------------------------------------------------
-
-
-def plain_job(**spec: Any) -> Obj:
-    meta = {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1}
-    spec = {"suspend": True, "template": ray.pod_template(), **spec}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-
-
-def job_pod(number: int, **status: Any) -> Obj:
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job-uid", "controller": True}
-    made = pod(number, **status)
-    made["metadata"] |= {"ownerReferences": [owner], "labels": {"batch.kubernetes.io/job-name": "j"}}
-    return made
-
-
-def running_job(cell: Cell, pods: int, **spec: Any) -> Obj:
-    """A Job that was queued, admitted and resumed, and runs with so many pods."""
-    job = plain_job(**spec)
-    cell.sees("jobs", job)
-    job["spec"]["suspend"] = False
-    cell.sees("jobs", job)
-    for number in range(pods):
-        cell.sees("pods", job_pod(number))
-    job["status"] = {"active": pods, "ready": pods, "startTime": "2026-01-01T00:00:00Z"}
-    cell.sees("jobs", job)
-    return job
-
-
-def gone(cell: Cell, *numbers: int) -> None:
-    for number in numbers:
-        cell.sees("pods", job_pod(number, phase="Succeeded"))
-
-
-@pytest.mark.parametrize("profile", ["ack", "full"])
-def test_a_job_scaled_down_is_charged_for_the_pods_that_are_left(profile: str) -> None:
-    """Seen live: six pods scaled to one, 24 devices charged, 4 in use; an owner waits."""
-    cell = Cell(profile)
-    job = running_job(cell, 6, parallelism=6, completions=100)
-    job["spec"]["parallelism"] = 1
-    cell.sees("jobs", job)
-    assert cell.charged()["cpu"] == 6 * CPU, "its pods are still there"
-    for left in (4, 3, 2, 1):
-        gone(cell, left + 1)
-        assert cell.charged()["cpu"] == (left + 1) * CPU
-    gone(cell, 1)
-    assert cell.charged()["cpu"] == CPU and not cell.over()
-    job["spec"]["parallelism"] = 6
-    cell.sees("jobs", job)
-    assert cell.charged()["cpu"] == 6 * CPU and cell.over()["cpu"] == 5 * CPU, "what was given back is not granted"
-    assert not audit(cell.bench.log).violations
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "left"),
-    [
-        ({"parallelism": 4, "completions": 4, "completionMode": "Indexed"}, {"succeeded": 3}, 1),
-        ({"parallelism": 4, "completions": 9}, {"succeeded": 7}, 2),
-        ({"parallelism": 4, "completions": 4, "backoffLimitPerIndex": 0}, {"succeeded": 1, "failedIndexes": "1,3"}, 1),
-        ({"parallelism": 4, "completions": 6, "backoffLimitPerIndex": 0}, {"succeeded": 2, "failedIndexes": "0-2"}, 1),
-    ],
-)
-def test_the_tail_of_a_job_is_charged_for_what_is_still_to_do(spec: Obj, status: Obj, left: int) -> None:
-    cell = Cell()
-    job = running_job(cell, 4, **spec)
-    gone(cell, *range(4 - left))
-    assert cell.charged()["cpu"] == 4 * CPU, "it may make others, as far as its status says"
-    job["status"] |= {**status, "active": left, "ready": left}
-    cell.sees("jobs", job)
-    assert cell.charged()["cpu"] == left * CPU and not cell.over()
-    cell.sees("pods", job_pod(9))  # A pod in place of one that is ending.
-    assert cell.charged()["cpu"] == (left + 1) * CPU
-    assert not audit(cell.bench.log).violations
-
-
-def test_a_job_scaled_to_nothing_is_charged_with_nothing() -> None:
-    cell = Cell()
-    job = running_job(cell, 2, parallelism=2)
-    job["spec"]["parallelism"] = 0
-    cell.sees("jobs", job)
-    gone(cell, 0, 1)
-    assert not any(cell.charged().values()) and not cell.over()
-
-
-@pytest.mark.parametrize("profile", ["ack", "full"])
-def test_a_cluster_scaled_by_hand_is_charged_as_it_is_now(profile: str) -> None:
-    cell = Cell(profile)
-    cluster = ray.raycluster(suspend=True, workerGroupSpecs=[ray.group(replicas=5)])
-    cell.sees("rayclusters", cluster)
-    cluster["spec"]["suspend"] = False
-    cell.sees("rayclusters", cluster)
-    before = cell.charged("cluster-uid")["cpu"]
-    cluster["spec"]["workerGroupSpecs"][0]["replicas"] = 1
-    cell.sees("rayclusters", cluster)
-    assert cell.charged("cluster-uid")["cpu"] == before - 4 * CPU
-
-
-@pytest.mark.parametrize("profile", ["ack", "full"])
-def test_the_cluster_of_a_job_scaled_by_hand_is_charged_as_it_is_now(profile: str) -> None:
-    cell = Cell(profile)
-    admitted_job(cell, rayClusterSpec=ray.cluster_spec(ray.group(replicas=5)))
-    granted = cell.charged()["cpu"]
-    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=5)]))
-    assert cell.charged()["cpu"] == granted
-    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=2)]))
-    assert cell.charged()["cpu"] == granted - 3 * CPU
-
-
-def test_an_ended_job_is_charged_for_the_pods_that_still_end() -> None:
-    cell = Cell()
-    job = running_job(cell, 4, parallelism=4)
-    job["status"] = {**job["status"], "conditions": [{"type": "Failed", "status": "True"}]}
-    cell.sees("jobs", job)
-    assert cell.charged()["cpu"] == 4 * CPU
-    gone(cell, 0, 1, 2)
-    assert cell.charged()["cpu"] == CPU
-    gone(cell, 3)
-    assert "job-uid" not in cell.bench.states["quota_accountant"].ledger.charges
-    assert not audit(cell.bench.log).violations
-
-
-def test_a_cluster_that_is_being_made_again_stays_charged_in_full() -> None:
-    """KubeRay retries: the old cluster goes, and the new one has no object yet."""
-    cell = Cell()
-    job = admitted_job(cell, rayClusterSpec=ray.cluster_spec(ray.group(replicas=5)))
-    granted = cell.charged()["cpu"]
-    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=5)]))
-    cell.sees("pods", pod(0))
-    job["status"] = {"jobDeploymentStatus": "Retrying", "rayClusterName": "j-raycluster-1"}
-    cell.sees("rayjobs", job)
-    cell.bench.facts(ChildGone(ref=Ref("RayCluster", "ns", "j-raycluster-1", "cluster-uid")))
-    cell.bench.settle()
-    assert cell.charged()["cpu"] == granted
-
-
-@pytest.mark.parametrize("profile", ["ack", "full"])
-def test_an_ended_job_is_charged_for_the_cluster_that_it_leaves(profile: str) -> None:
-    """KubeRay keeps the cluster for a while; the submitter is over."""
-    cell = Cell(profile)
-    job = admitted_job(cell)
-    cell.sees("rayclusters", cluster_of())
-    job["status"]["jobDeploymentStatus"] = "Complete"
-    cell.sees("rayjobs", job)
-    assert cell.charged()["cpu"] == 3 * CPU

@@ -58,7 +58,7 @@ from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
 from muster.model.resources import lowest, summed
-from muster.model.workload import SPARK_ROLE
+from muster.model.workload import SPARK_ROLE, PodState
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
 
@@ -108,6 +108,8 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
         entry.resumed_rv, entry.suspension_recorded, entry.acted = max(1, workload.rv - 1), True, True
     elif workload is not None:
         entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
+    elif event.ref.kind == "Pod":  # It runs by itself, and its end is its proof.
+        entry.resumed_rv, entry.since, entry.acted, entry.ran = 1, at.at, True, True
     recheck(state, event.ref.uid)
 
 
@@ -220,7 +222,9 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
 def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        if is_active(state.workloads.get(event.ref.uid)):
+        falls = not entry.groups and bool(event.fixed or not entry.fixed)  # Before it may have begun to scale itself.
+        entry.fixed = event.fixed if falls and event.fixed else entry.fixed
+        if falls and is_active(state.workloads.get(event.ref.uid)):
             entry.request, entry.pods = lowest(entry.request, event.request), min(entry.pods, event.pods)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
@@ -312,6 +316,28 @@ def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> 
     state.service.forget(uid)
     forget(state, uid)
     _forget(state, at, uid)
+    _owner_gone(state, at)
+
+
+def _owner_gone(state: AccountantState, at: Position) -> None:
+    for pod in [*state.orphans.values()]:
+        _left_behind(state, at, pod)
+
+
+def _left_behind(state: AccountantState, at: Position, pod: PodState) -> None:
+    """A pod is charged by itself once its owner and its job are gone, and left it behind (``--cascade=orphan``)."""
+    uid, presence = pod.ref.uid, state.presence
+    owner = presence.pod_owner.get(uid, "")
+    job = presence.owner_of.get(owner, owner)
+    if job in state.workloads or presence.children.get(job, {}).get(owner):
+        return
+    del state.orphans[uid]
+    charge, cause = state.ledger.charges.get(job), Cause(at.seq, at.item)
+    if charge is None:
+        return
+    touched(state, at, presence.let_go(uid))
+    state.standalone[uid] = standalone.left_behind(pod, charge, cause)
+    _of_no_job(state, uid)
 
 
 def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
@@ -351,6 +377,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
     touched(state, at, state.presence.child_gone(event))
+    _owner_gone(state, at)
 
 
 def synced(state: AccountantState, at: Position, event: Synced) -> None:
@@ -364,6 +391,12 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     pod = event.pod
     touched(state, at, state.presence.pod_observed(event))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
+    if left_behind and not pod.over:
+        state.orphans[pod.ref.uid] = pod
+        _left_behind(state, at, pod)
+    else:
+        state.orphans.pop(pod.ref.uid, None)
+    left_behind = left_behind and pod.ref.uid not in state.standalone
     cause, alone = Cause(at.seq, at.item), is_alone(pod, state.presence.owner_of) and not left_behind
     if standalone.observed(state.standalone, pod, cause, alone=alone):
         _of_no_job(state, pod.ref.uid)
@@ -380,6 +413,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
     holder = state.presence.pod_owner.get(event.ref.uid, "")
+    state.orphans.pop(event.ref.uid, None)
     touched(state, at, state.presence.pod_gone(event))
     if holder not in state.presence.pods:
         state.members.left(holder)

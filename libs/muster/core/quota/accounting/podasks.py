@@ -1,8 +1,7 @@
 """Pods of no job wait for their quota: the accountant's answers for pods with places from the gang admitter.
 
 Pods that start together are charged together, or not at all. Pods that do not fit are denied once, and charged as soon
-as they fit. A pod of no counted quota may be placed at once. Nothing evicts these pods: their charge is not
-preemptible.
+as they fit. A pod of no counted quota may be placed at once.
 """
 
 from __future__ import annotations
@@ -121,7 +120,9 @@ def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scr
     asked: dict[tuple[str, bool], tuple[Vector, list[str]]] = {}
     for uid in _uncharged(state, uids):
         pod = state.standalone[uid]
-        request, alike = asked.setdefault((standalone.leaf_of(state.ledger, pod) or "", pod.preemptible), ({}, []))
+        leaf = standalone.leaf_of(state.ledger, pod) or ""
+        preemptible = standalone.is_preemptible_at(state.ledger, pod, leaf)
+        request, alike = asked.setdefault((leaf, preemptible), ({}, []))
         add_into(request, pod.request)
         alike.append(uid)
     beside = Scratch()
@@ -137,7 +138,8 @@ def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scr
                 queue=leaf,
                 short=short,
             )
-        beside.add(leaf, replace(demand, preemptible=False))
+        firm = not (preemptible and state.ledger.by_shares(leaf))
+        beside.add(leaf, replace(demand, preemptible=not firm))
     return None
 
 

@@ -21,6 +21,7 @@ from muster.core.quota.endings import idle_deadline, note_acted, note_idle, rele
 from muster.core.quota.ledger import standalone
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
+from muster.model.elastic import Counts
 from muster.model.keys import Position
 from muster.model.resources import Vector, highest, lowest, summed
 from muster.model.workload import Workload
@@ -84,7 +85,18 @@ def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int])
         request=request,
         pods=pods,
         over=beyond(request, entry.request),
+        fixed=_fixed_now(state, entry, request),
     )
+
+
+def _fixed_now(state: AccountantState, entry: Entry, request: Mapping[str, int]) -> Counts:
+    """The granted pods of a Ray cluster scaled down by hand, once no others are left; empty for the pods as before."""
+    workload = state.workloads.get(entry.ref.uid)
+    if workload is None or not entry.fixed or entry.groups or not is_active(workload):
+        return {}
+    now = state.scaling.fixed_of(workload)
+    left = lowest(entry.fixed, now)
+    return left if now and left != entry.fixed and request == to_come(state, entry)[0] else {}
 
 
 def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
@@ -139,7 +151,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
     for times in (state.overuse, state.overdue, state.deadlines):
         times.pop(uid, None)
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
-    held = pod is not None and pod.bound and standalone.leaf_of(state.ledger, pod) is not None
+    held = pod is not None and (pod.bound or pod.left) and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, held or (workload is not None and must_adopt(state, workload)))
 
 

@@ -15,6 +15,8 @@ class Through(Struct, frozen=True):
     name: str
     elastic: Elastic | None
     """None: a fixed size, or no pods kept."""
+    fixed: Counts = field(default_factory=dict)
+    """The pods by worker group, for a fixed size."""
 
 
 class RunningClusters(Struct):
@@ -30,7 +32,9 @@ class RunningClusters(Struct):
             if self.owner_of.get(child.ref.uid, child.owner_uid) != child.owner_uid:
                 self.forget(child.ref.uid)
             self.owner_of[child.ref.uid] = child.owner_uid
-            self.families.setdefault(child.owner_uid, {})[child.ref.uid] = Through(child.ref.name, child.elastic)
+            self.families.setdefault(child.owner_uid, {})[child.ref.uid] = Through(
+                child.ref.name, child.elastic, child.fixed
+            )
 
     def forget(self, uid: str) -> None:
         """Forget a deleted RayCluster, or a cluster that is a workload by itself."""
@@ -44,6 +48,11 @@ class RunningClusters(Struct):
         """How a workload scales itself: by its running cluster, or by its own spec before the first cluster."""
         uid = self.runs_through(workload)
         return self.families[workload.ref.uid][uid].elastic if uid != workload.ref.uid else workload.elastic
+
+    def fixed_of(self, workload: Workload) -> Counts:
+        """The pods by worker group of the running cluster with a fixed size, as scaled now."""
+        uid = self.runs_through(workload)
+        return self.families[workload.ref.uid][uid].fixed if uid != workload.ref.uid else workload.fixed_pods
 
     def runs_through(self, workload: Workload) -> str:
         """Uid of the running RayCluster; the workload's own uid for a RayCluster, or without a cluster."""
