@@ -194,3 +194,15 @@ def test_what_runs_on_a_node_that_is_not_ready_evicts_nobody_elsewhere_and_is_no
     answer = ask(nodes=[LOST, node("n1", 4)], queues=queues, jobs=jobs)
     assert [name for name, *_ in evicted(answer)] == ["healthy"]
     assert nodes_of(answer)["asks"] == ["n1"]
+
+
+def test_who_is_preempted_after_a_long_run_has_not_waited() -> None:
+    """``wide`` ran for a day and leaves for ``urgent``: no quota is held for it, and ``small`` starts beside."""
+    jobs = [
+        ran("wide", 3, "n1", queue="a", created_s=10),
+        job("urgent", 2, queue="a", priority=75, created_s=99_990),
+        job("small", 1, queue="a", created_s=99_991),
+    ]
+    found = ask(nodes=[node("n1", 3)], queues=[{"name": "a", "quota": 3, "limit": 3}], jobs=jobs, now_s=100_000)
+    assert [name for name, *_ in evicted(found)] == ["wide"]
+    assert sorted(nodes_of(found)) == ["small", "urgent"]

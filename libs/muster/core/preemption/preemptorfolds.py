@@ -95,7 +95,7 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    state.heads.settle(state.queues, state.evictions, state.service)
+    state.heads.settle(state.queues, state.evictions)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:

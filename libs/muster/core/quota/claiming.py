@@ -318,11 +318,20 @@ def answers(state: AccountantState) -> Iterator[Decision]:
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
+                owing=_owing_node(state, proposed),
                 priority=proposed.priority,
                 moves=_moves(plan),
                 growth=proposed.growth,
             )
         return
+
+
+def _owing_node(state: AccountantState, proposed: PreemptionProposed) -> str:
+    """The node above the claimant's queue whose guarantee covers the claimant; empty where the queue's own does."""
+    if proposed.kind != "guarantee" or state.ledger.by_shares(proposed.queue):
+        return ""
+    level = basis(state.ledger, proposed.ref.uid).owed_at(proposed.queue, proposed.demand)
+    return level if level != proposed.queue else ""
 
 
 def _moves(plan: Plan) -> tuple[Move, ...]:
