@@ -41,6 +41,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
+    NodeObserved,
     ObjectUnreadable,
     PodGone,
     PodGroupGone,
@@ -420,6 +421,12 @@ def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) ->
 
 def _said_of(verdict: Verdict) -> str:
     return ": ".join(part for part in (verdict.reason, verdict.message) if part)
+
+
+def node_observed(state: AccountantState, _at: Position, _event: NodeObserved) -> None:
+    """A victim on a node that is not ready is awaited no more. The event is folded into the forest already."""
+    for uid in state.ledger.claims.going():
+        recheck(state, uid)
 
 
 def _of_gang(state: AccountantState, owner: str) -> None:
