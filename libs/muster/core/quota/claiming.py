@@ -334,7 +334,7 @@ def answers(state: AccountantState) -> Iterator[Decision]:
 
 def _owing_node(state: AccountantState, proposed: PreemptionProposed) -> str:
     """The node above the claimant's queue whose guarantee covers the claimant; empty where the queue's own does."""
-    if proposed.kind != "guarantee" or state.ledger.by_shares(proposed.queue):
+    if proposed.kind != "guarantee" or not state.ledger.pooled or state.ledger.by_shares(proposed.queue):
         return ""
     level = basis(state.ledger, proposed.ref.uid).owed_at(proposed.queue, proposed.demand)
     return level if level != proposed.queue else ""
