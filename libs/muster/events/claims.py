@@ -124,7 +124,7 @@ StayReason = Literal["overdue", "runs_again", "not_ended", "node_lost"]
 overdue     it was suspended long ago, and something of it is left
 runs_again  it was suspended, and another client has started it again
 not_ended   it was expected to end by itself, and runs on
-node_lost   a pod of it is on a node that is not ready: nobody sees the pod end
+node_lost   a pod of it is on a node that is not ready, so the end of the pod is not seen
 """
 
 

@@ -213,8 +213,8 @@ AT_ODDS = (("a", 1, 1), ("b", 3, 2), ("c", 1, 2))
 
 
 def test_what_waits_for_nodes_counts_for_the_shares_and_nobody_is_evicted_in_turn() -> None:
-    """No node has room for ``wide``, which is within the share of a. Without it the share of a would be smaller, and the
-    others would claim from each other by shares that change with each look at ``wide``.
+    """No node has room for ``wide``, which is within the share of a. Without ``wide`` the share of a is smaller and the
+    shares of the others are larger: each would claim by a share that the next look at ``wide`` takes away.
     """
     queues = [{"name": name, "quota": quota, "weight": weight} for name, quota, weight in AT_ODDS]
     jobs = [
