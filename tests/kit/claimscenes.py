@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kit import facts
+from kit import facts, nodes
 from kit.scenes import TWO, Scene, claimed
 from muster.model.workload import Wishes
 
@@ -78,5 +78,9 @@ def victim_stays(reason: str) -> tuple[Scene, str]:
         return scene, "b/x0"
     scene = claimed()
     scene.lines("evicted b/greedy")
+    if reason == "node_lost":
+        scene.do(facts.cluster("greedy", "b"), facts.pod("greedy", 0, "b", node="n1"))
+        scene.do(nodes.node("n1", ready=False))
+        return scene, "b/greedy"
     scene.lines("time +3700s" if reason == "overdue" else "starts b/greedy")
     return scene, "b/greedy"

@@ -67,14 +67,15 @@ def test_its_first_minute_shows_what_its_page_says(seed: int) -> None:
 @pytest.mark.parametrize("seed", [0, 2])
 def test_what_is_ordered_once_is_enough(seed: int) -> None:
     """Jobs start in room that was made for others, workers of Ray clusters are released all the same: it counts for
-    those, and no second order comes for any.
+    those, and no second order comes for any attempt of a job.
     """
     cell = lives(seed, 5.0)
     proof.proven(cell.log)
     orders = [event for event in happened(cell) if isinstance(event, EvictionOrdered)]
     assert any(each.partial for each in orders)
     assert any(each.victims for each in orders)
-    assert not [name for name, times in Counter(each.ref.key for each in orders).items() if times > 1]
+    attempts = Counter((each.ref.key, each.attempt) for each in orders)
+    assert not [attempt for attempt, times in attempts.items() if times > 1]
 
 
 @pytest.mark.parametrize("seed", range(1, 5))

@@ -118,11 +118,13 @@ class ClaimEnded(Decision, frozen=True, kw_only=True):
     outcome: ClaimOutcome
 
 
-StayReason = Literal["overdue", "runs_again", "not_ended"]
+StayReason = Literal["overdue", "runs_again", "not_ended", "node_lost"]
 """Why a claim does not wait for a victim any more:
 
 overdue     it was suspended long ago, and something of it is left
 runs_again  it was suspended, and another client has started it again
+not_ended   it was expected to end by itself, and runs on
+node_lost   a pod of it is on a node that is not ready, so the end of the pod is not seen
 """
 
 

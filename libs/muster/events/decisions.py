@@ -255,6 +255,8 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     path: str = ""
     """The limit that refuses it; empty: its quota has room, and they make room on the nodes."""
     resource: str = ""
+    owing: str = ""
+    """The node above its queue whose guarantee covers it; empty: its queue's own covers it, or another right."""
     priority: int | None = None
     """Its priority, where jobs of its own queue are suspended for that; else None."""
     moves: tuple[Move, ...] = ()

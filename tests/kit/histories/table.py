@@ -164,7 +164,7 @@ FURTHER: dict[str, tuple[Callable[[str], tuple[Any, str]], tuple[str, ...]]] = {
     "released": (scenes.released, ("evicted", "preempted", "timed_out", "moved", "stale", "held", "superseded")),
     "claim ended": (claimscenes.claim_ended, ("gone", "changed", "held", "moved", "paused", "unsatisfiable", "idle")),
     "deferred": (scenes.deferred, ("grace", "evictions_paused", "lower_too_young", "lower_stays")),
-    "victim stays": (claimscenes.victim_stays, ("overdue", "runs_again", "not_ended")),
+    "victim stays": (claimscenes.victim_stays, ("overdue", "runs_again", "not_ended", "node_lost")),
     "places": (scenes.places, ("node_gone", "not_used")),
     "nodes withdrawn": (scenes.nodes_withdrawn, ("met", "gone", "changed", "expired", "failed", "lapsed", "deleted")),
     "pool": (scenes.pool_refused, ("full", "unsuitable", "not_served")),

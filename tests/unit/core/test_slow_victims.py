@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from kit import facts
+from kit import facts, nodes
 from kit.audits import audit
 from kit.scenes import Scene
 from muster.core.actuation.orders import said as answered
@@ -63,6 +64,23 @@ def test_a_victim_that_never_stops_is_replaced_after_an_hour_and_what_was_freed_
         "it leaves, and is first in line"
     )
     assert not scene.bench.happened(ClaimEnded)
+    scene.bench.sound()
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_victim_on_a_lost_node_is_replaced_at_once_and_asked_for_no_more(suspended: bool) -> None:
+    scene = borrowed(asks=2)
+    scene.do(nodes.node("n1"), facts.cluster("x0", "b"), facts.pod("x0", 0, "b", node="n1"))
+    assert orders(scene) == [["x0"]]
+    if suspended:
+        told(scene, "b/x0")
+    scene.do(nodes.node("n1", ready=False))
+    assert [(each.ref.name, each.reason) for each in scene.bench.happened(VictimStays)] == [("x0", "node_lost")]
+    assert orders(scene)[1:] == [["x1"]]
+    scene.suspended("b/x1")
+    assert [each.ref.name for each in scene.bench.happened(QuotaReserved)][-1] == "owed"
+    scene.lines("job a/more cpu=2")
+    assert orders(scene)[2:] == [["x2"]]
     scene.bench.sound()
 
 

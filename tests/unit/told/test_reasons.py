@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import inspect as mi
 
-from kit import claimscenes, gangscenes, rayscenes, scenes
+from kit import claimscenes, facts, gangscenes, rayscenes, scenes
 from kit.bench import Bench
 from kit.overuse import overuse
 from kit.scenes import OBSTACLES, TWO, Scene
@@ -265,3 +265,19 @@ def test_an_eviction_tells_whether_work_is_lost() -> None:
     evicted = next(each.entry.text for each in story.of("b/greedy").happenings if each.entry.word == "evicted")
     assert "job a/owed was within the min of its queue root/a" in evicted
     assert evicted.endswith("It had run for 2 min: work since its last checkpoint is lost")
+
+
+def test_an_eviction_names_the_node_whose_guarantee_covers_the_claimant() -> None:
+    """The queue of the claimant is guaranteed nothing; the node above the queue is."""
+    scene = Scene()
+    top = facts.node("a", {"cpu": 5}, {}, children=(facts.node("one", {}, {}, ("a",)),))
+    other = facts.node("b", {"cpu": 3}, {}, ("b",))
+    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=(top, other))))
+    scene.lines("synced", "job b/greedy cpu=8")
+    scene.runs("b/greedy")
+    scene.lines("job a/owed cpu=5")
+    story = Story("b/greedy")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    evicted = next(each.entry.text for each in story.of("b/greedy").happenings if each.entry.word == "evicted")
+    assert "job a/owed was within the min of quota root/a above its queue root/a/one, and this job ran" in evicted

@@ -194,3 +194,43 @@ def test_what_runs_on_a_node_that_is_not_ready_evicts_nobody_elsewhere_and_is_no
     answer = ask(nodes=[LOST, node("n1", 4)], queues=queues, jobs=jobs)
     assert [name for name, *_ in evicted(answer)] == ["healthy"]
     assert nodes_of(answer)["asks"] == ["n1"]
+
+
+def test_who_is_preempted_after_a_long_run_has_not_waited() -> None:
+    """``wide`` ran for a day and leaves for ``urgent``: no quota is held for it, and ``small`` starts beside."""
+    jobs = [
+        ran("wide", 3, "n1", queue="a", created_s=10),
+        job("urgent", 2, queue="a", priority=75, created_s=99_990),
+        job("small", 1, queue="a", created_s=99_991),
+    ]
+    found = ask(nodes=[node("n1", 3)], queues=[{"name": "a", "quota": 3, "limit": 3}], jobs=jobs, now_s=100_000)
+    assert [name for name, *_ in evicted(found)] == ["wide"]
+    assert sorted(nodes_of(found)) == ["small", "urgent"]
+
+
+AT_ODDS = (("a", 1, 1), ("b", 3, 2), ("c", 1, 2))
+"""Name, quota and weight."""
+
+
+def test_what_waits_for_nodes_counts_for_the_shares_and_nobody_is_evicted_in_turn() -> None:
+    """No node has room for ``wide``, which is within the share of a. Without ``wide`` the share of a is smaller and the
+    shares of the others are larger: each would claim by a share that the next look at ``wide`` takes away.
+    """
+    queues = [{"name": name, "quota": quota, "weight": weight} for name, quota, weight in AT_ODDS]
+    jobs = [
+        {"name": "two", "queue": "c", "created_s": 100, "pods": [on("n1"), on("n0")]},
+        {"name": "three", "queue": "c", "created_s": 99_901, "pods": [{"gpus": 1}] * 3},
+        ran("early", 2, "n1", queue="c", created_s=102),
+        {"name": "of-three", "queue": "a", "created_s": 99_903, "pods": [{"gpus": 1}] * 3},
+        ran("late", 2, "n0", queue="c", created_s=104),
+        job("wide", 4, queue="a", created_s=99_905),
+        job("owed", 2, queue="b", created_s=99_906),
+    ]
+    found = ask(nodes=[node("n0", 4), node("n1", 4)], queues=queues, jobs=jobs, now_s=100_000)
+    pairs = {(victim, claimant) for victim, claimant, *_ in evicted(found)}
+    assert not [pair for pair in pairs if pair[::-1] in pairs]
+    assert "owed" in nodes_of(found)
+
+
+def on(name: str) -> dict[str, object]:
+    return {"gpus": 1, "phase": "Running", "node": name, "started_s": 100}

@@ -49,6 +49,10 @@ class Presence(Struct):
         """Whether anything of the workload may still use resources."""
         return uid in self.children or (uid in self.pods and uid not in self.owner_of)
 
+    def family(self, uid: str) -> tuple[str, ...]:
+        """The uids of the workload and of its children."""
+        return (uid, *self.children.get(uid, ()))
+
     def live_pods(self, uid: str) -> int:
         """How many pods of the workload are neither gone nor over."""
         family = self.children.get(uid)

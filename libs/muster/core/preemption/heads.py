@@ -22,7 +22,6 @@ from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
-from muster.core.quota.service import Service
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
 from muster.model.resources import Vector, add_into
@@ -175,23 +174,23 @@ class Heads(Struct):
     """queues where a refused job may fit in the rest of the queue's guarantee, or of its share"""
 
     @classmethod
-    def of(cls, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> Heads:
+    def of(cls, queues: Queues, evictions: Mapping[str, list[int]]) -> Heads:
         """The heads of all queues, from an empty state."""
         heads = cls()
         for queue in queues.book.lines:
-            heads._look(queue, queues, evictions, service)
+            heads._look(queue, queues, evictions)
         return heads
 
-    def settle(self, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+    def settle(self, queues: Queues, evictions: Mapping[str, list[int]]) -> None:
         """Look again at the queues touched since the last call."""
         for queue in queues.book.stirred:
-            self._look(queue, queues, evictions, service)
+            self._look(queue, queues, evictions)
         queues.book.stirred.clear()
 
-    def _look(self, queue: str, queues: Queues, evictions: Mapping[str, list[int]], service: Service) -> None:
+    def _look(self, queue: str, queues: Queues, evictions: Mapping[str, list[int]]) -> None:
         line, before = queues.book.lines.get(queue), self.heads.get(queue)
         job = queues.jobs[line[0][0].uid] if line else None
-        now = RankedHead(job.ref.uid, waits_since(job, evictions, service), counted(job.demand)) if job else None
+        now = RankedHead(job.ref.uid, waits_since(job, evictions), counted(job.demand)) if job else None
         if before != now:
             if before is not None:
                 self._remove(queue, before)
@@ -353,8 +352,6 @@ def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
     return (slot for slot in slots if not slot.of_min and queue in slot.asks)
 
 
-def waits_since(job: Job, evictions: Mapping[str, list[int]], service: Service) -> int:
-    """Log time (ms) from which the age of a job counts: after an eviction for service, from the last eviction."""
-    if job.ref.uid not in service.times:
-        return job.queued_at
+def waits_since(job: Job, evictions: Mapping[str, list[int]]) -> int:
+    """Log time (ms) from which the age of a job counts: its entry, or its last eviction; no run is a wait."""
     return max(job.queued_at, *evictions.get(job.ref.uid, (0,)))

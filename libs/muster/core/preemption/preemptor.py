@@ -92,7 +92,7 @@ class Preemptor(Stage[PreemptorState]):
         ledger = state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
             violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
-        if state.heads != Heads.of(state.queues, state.evictions, state.service):
+        if state.heads != Heads.of(state.queues, state.evictions):
             violations.append(Violation("I16", "the heads of the queues are not as they are kept"))
         if (outranked := state.outranked.keys()) != (
             weighed := {q for q in state.runs if plans.is_outranked(state, q)}

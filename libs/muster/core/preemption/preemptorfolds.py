@@ -98,7 +98,7 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    state.heads.settle(state.queues, state.evictions, state.service)
+    state.heads.settle(state.queues, state.evictions)
 
 
 def pod_observed(state: PreemptorState, _at: Position, event: PodObserved) -> None:

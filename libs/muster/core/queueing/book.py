@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
@@ -346,12 +347,26 @@ class Rooms:
     """A glance at the room beside other demands, at a moment: where an ask has no room, no larger ask fits."""
 
     def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
-        self._ledger, self._proposed = ledger, proposed
-        self.claimants = ledger.claims.of
+        self.ledger, self._proposed, self._now = ledger, proposed, now
+        self._own = False
+        self._look()
+
+    def _look(self) -> None:
+        self.claimants = self.ledger.claims.of
         self._aged: dict[str, Vector] = {}
-        for claim in ledger.claims.for_age():
-            for path in claim.paths() if not claim.promised_now(now) else ():
+        for claim in self.ledger.claims.for_age():
+            for path in claim.paths() if not claim.promised_now(self._now) else ():
                 add_into(self._aged.setdefault(path, {}), claim.held_at(path))
+
+    def admits(self, uid: str, queue: str, demand: Demand) -> None:
+        """Count a job about to be admitted once: the claim that the job is served by ends here, and nowhere else."""
+        claim = self.ledger.claims.served_by(uid, queue, demand)
+        if claim is None:
+            return
+        if not self._own:
+            self.ledger, self._own = replace(self.ledger, claims=self.ledger.claims.copied()), True
+        self.ledger.claims.end(claim.uid)
+        self._look()
 
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether a queue may have room for ``asked`` at the slot of an earlier denial, beside the scratches."""
@@ -359,7 +374,7 @@ class Rooms:
         return asked <= room and asked <= room - self._held(queue, path, slot, asked)
 
     def _left(self, queue: str, path: str, slot: RefusalSlot | Shortfall, *scratches: Scratch) -> int:
-        room = room_at(self._ledger, queue, path, slot)
+        room = room_at(self.ledger, queue, path, slot)
         for scratch in (self._proposed, *scratches):
             room -= (scratch.firm if slot.of_min else scratch.extra).get(path, _NOTHING).get(slot.resource, 0)
         return room
@@ -368,7 +383,7 @@ class Rooms:
         """The held amounts that count against the whole queue: firm claims of other queues, and quota held for age."""
         if slot.of_min or queue in self.claimants:
             return 0
-        held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
+        held = self.ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
         aged = self.aged_at(path, slot)
         if not aged or slot.resource in COUNTED or self._may_be_owed(queue, slot.resource, asked):
             return held
@@ -383,11 +398,11 @@ class Rooms:
         room = self._left(path, path, slot, *scratches)
         if slot.of_min:
             return room
-        held = self._ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
+        held = self.ledger.claims.firm.extra.get(path, _NOTHING).get(slot.resource, 0)
         return room - held - (0 if slot.resource in COUNTED else self.aged_at(path, slot))
 
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
-        nodes, used = self._ledger.nodes, self._ledger.used
+        nodes, used = self.ledger.nodes, self.ledger.used
         return any(
             used.get(path, _NOTHING).get(resource, 0) + asked <= nodes[path].guaranteed.get(resource, 0)
             for path in chain_of(queue)[:-1]

@@ -42,6 +42,11 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
     scratch = Scratch()
     reserve, rooms = Reserve(state.queues, state.now), Rooms(state.queues.ledger, state.queues.proposed, state.now)
 
+    for uid in [*state.queues.ledger.claims.by_uid] if state.queues.proposed.extra else ():
+        asking = state.queues.jobs.get(uid)
+        if asking is not None and asking.status == "proposed":
+            rooms.admits(uid, asking.queue, asking.demand)
+
     def joined(queue: str) -> _Turn | None:
         if queue not in turns and "admissions" not in state.queues.resting(queue):
             turns[queue] = _Turn(state, queue, skip, reserve, rooms)
@@ -66,7 +71,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         for first, queue in queues_with_room(state.queues, state.lineup, rooms, scratch)
         if queue not in sure and (turn := joined(queue)) is not None
     )
-    return _in_turn(state, members, waiting, scratch)
+    return _in_turn(state, members, waiting, scratch, rooms)
 
 
 def _members(
@@ -93,6 +98,7 @@ def _in_turn(
     members: Iterable[_Turn | SharedTurns],
     waiting: Iterator[tuple[Turn, _Turn]],
     scratch: Scratch,
+    rooms: Rooms,
 ) -> list[Candidate]:
     """The heads that fit beside each other, best first. ``waiting``: queues that join at their turn, in order.
     ``scratch``: the demands of the chosen jobs.
@@ -122,6 +128,7 @@ def _in_turn(
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
         scratch.add(job.queue, job.demand)
+        rooms.admits(job.ref.uid, job.queue, job.demand)
         chosen.append(_candidate(state, job))
     return chosen
 
@@ -270,7 +277,7 @@ class _Turn:
             return False
         if self.blocking and (not self._head_first() or self._passes()) and not self._to_held(here=True):
             return False
-        ledger, proposed = self.state.queues.ledger, self.state.queues.proposed
+        proposed = self.state.queues.proposed
         while self._has_head(scratch):
             place, key = self.heads[0]
             line = self.lines[key]
@@ -282,7 +289,7 @@ class _Turn:
                 line.takes = self.reserve.spares  # The reason against borrowing is the same for all jobs of the shape.
                 self._next()
                 continue
-            now, uid = self.state.now, place.uid
+            now, uid, ledger = self.state.now, place.uid, self.rooms.ledger
             if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, uid=uid):
                 return True
             if not self.blocking and (held := self._held_in(line)):

@@ -17,6 +17,7 @@ from muster.core.queueing import lending
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.trees.rules import union
 from muster.core.stage import Arm, folds_in
 from muster.events.base import Cause, Event
@@ -156,6 +157,8 @@ BACKOFF_MAX_MS = 300_000
 def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> Iterable[str]:
     uid = event.workload.ref.uid
     queues.workloads[uid] = event.workload
+    if not waits(event.workload):
+        queues.ledger.unpark(uid)
     if uid in queues.ledger.charges and not event.workload.suspended:
         queues.resumed[uid] = None
     lending.runs(queues, uid, at.at)
@@ -177,6 +180,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
     queues.failures.pop(uid, None)
     queues.not_before.pop(uid, None)
     queues.unplaced.pop(uid, None)
+    queues.ledger.unpark(uid)
     queues.stale.pop(uid, None)
     queues.unit_priorities.pop(uid, None)
     queues.unit_wishes.pop(uid, None)
@@ -267,6 +271,8 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
 def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
     uid = event.ref.uid
     charge = queues.ledger.release(uid, event.attempt, at.at)
+    if charge is not None and after_release(event.reason) == "unplaced" and waits(queues.workloads.get(uid)):
+        queues.ledger.park(uid, event.attempt, charge)
     queues.reserved.pop(uid, None)
     if charge is not None:
         queues.book.moved(charge.queue, queues.ledger, Cause(at.seq, at.item))

@@ -33,8 +33,9 @@ from muster.model.resources import EVERYTHING, Vector, add_into
 
 _NOTHING: Mapping[str, Any] = {}
 MILLION = 1_000_000
-POOLED = MILLION + 1
-"""For a leaf that uses all of its own guarantee, and not all of a higher one: just before the borrowers."""
+POOLED = MILLION + 64
+"""For a leaf that uses all of its own guarantee, and not all of a higher one: this less the depth of the higher one,
+just before the borrowers."""
 
 
 def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
@@ -65,18 +66,19 @@ def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratche
     """The second key of the order, after the priority of the queue: the used part of the guarantee.
 
     With an ``order`` other than ``share``: with the next job of the queue added, and all parts beyond a guarantee
-    equal. A queue beyond its own guarantee and within a higher one comes just before the queues at the end of theirs.
+    equal. A queue beyond its own guarantee and within a higher one comes just before the borrowers: the lowest such
+    guarantee first.
     """
     used = _of_own(ledger, order, queue, demand, *scratches)
-    if used > POOLED and _may_pool(ledger, queue) and ledger.owed(queue, demand, *scratches):
-        return POOLED
+    if used > POOLED and _may_pool(ledger, queue) and (depth := ledger.owed_depth(queue, demand, *scratches)):
+        return POOLED - depth
     return used
 
 
 def least_used(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
     """The smallest key of a job with at least this demand; a higher guarantee is assumed to be enough."""
     used = _of_own(ledger, order, queue, demand, *scratches)
-    return POOLED if used > POOLED and _may_pool(ledger, queue) else used
+    return POOLED - len(chain_of(queue)) if used > POOLED and _may_pool(ledger, queue) else used
 
 
 def _of_own(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
@@ -225,15 +227,16 @@ class KaiOrder:
 # --- lineup -----------------------------------------------------------------------------------------------------------
 
 
-Turn = tuple[bool, int, int, int]
-"""(whether the queue would borrow, its negated priority, used part of its guarantee, rank of a job): the smallest comes
-first. What is owed goes before what is borrowed, whatever the priorities of queues.
+Turn = tuple[int, int, int, int]
+"""(how much higher than its own lies the guarantee that covers the queue, or none does; its negated priority; used part
+of its guarantee; rank of a job): the smallest comes first. What is owed goes before what is borrowed, and lower nodes
+before higher ones, whatever the priorities of queues.
 """
 
 
 def turn_of(priority: int, used: int, rank: int) -> Turn:
     """The turn of a queue of this priority; ``used``: see ``used_first``."""
-    return used > POOLED, -priority, used, rank
+    return min(max(used - MILLION, 0), POOLED - MILLION + 1), -priority, used, rank
 
 
 _NO_DEMAND = Demand({}, jobs=0)

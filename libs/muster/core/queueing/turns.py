@@ -145,7 +145,7 @@ class SharedTurns:
 
     def order(self, scratch: Scratch) -> Turn:
         """The age of the first job of the first queue."""
-        return (False, 0, 0, self._turn().heads[0][0].rank)
+        return (0, 0, 0, self._turn().heads[0][0].rank)
 
     def _turn(self) -> QueueTurn:
         turn = self.turns[self.first]
@@ -153,7 +153,7 @@ class SharedTurns:
         return turn
 
     def at_first(self) -> Turn:
-        return (False, 0, 0, 0)
+        return (0, 0, 0, 0)
 
     def has_room(self, _scratch: Scratch) -> bool:
         return True

@@ -24,7 +24,7 @@ from muster.core.quota.ledger import idling, quotaledger, standalone
 from muster.core.quota.ledger.books import claimant_of
 from muster.core.quota.ledger.quotaledger import Ledger, still_waits
 from muster.core.quota.trees import forest
-from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
+from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
@@ -42,6 +42,7 @@ from muster.events.decisions import (
 )
 from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
+from muster.events.facts import NodeObserved
 from muster.model.demand import Shortfall
 
 
@@ -102,7 +103,8 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {**forest.arms(), **arms_of(accountantfolds, growth, podasks, sharing)}
+        trees, own = forest.arms(), arms_of(accountantfolds, growth, podasks, sharing)
+        return {**trees, **own, NodeObserved: in_turn(trees[NodeObserved], own[NodeObserved])}
 
     # --- decide -----------------------------------------------------------------------------------------------
 

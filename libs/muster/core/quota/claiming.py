@@ -253,10 +253,10 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
     for uid, attempt in state.ledger.claims.going().items():
         entry = state.entries.get(uid)
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
-        if entry is not None and (overdue or not entry.leaving):
+        if entry is not None and (overdue or uid in state.due_stay):
             cause = state.causes.get(uid, entry.cause)
             late: StayReason = "not_ended" if entry.ends_by else "overdue"
-            reason: StayReason = late if overdue else "runs_again"
+            reason: StayReason = late if overdue else "node_lost" if is_lost(state, uid) else "runs_again"
             yield VictimStays(cause=cause, ref=entry.ref, attempt=attempt, reason=reason)
 
 
@@ -269,12 +269,18 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
     entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}
-    runs = {uid for uid, entry in entries.items() if not entry.leaving}
+    runs = {uid for uid, entry in entries.items() if not entry.leaving or is_lost(state, uid)}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
     if runs != state.due_stay.keys():
         yield Violation("I5", f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}")
     if late != state.overdue:
         yield Violation("I5", f"victims are overdue: {late}, and marked so: {state.overdue}")
+
+
+def is_lost(state: AccountantState, uid: str) -> bool:
+    """Whether a workload has pods on a node that is not ready: their end is not seen until the node is back."""
+    unready = state.forest.unready
+    return bool(unready) and any(name in unready for name in state.members.on(state.presence.family(uid)))
 
 
 def overdue_at(entry: Entry | None) -> int | None:
@@ -318,11 +324,20 @@ def answers(state: AccountantState) -> Iterator[Decision]:
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
+                owing=_owing_node(state, proposed),
                 priority=proposed.priority,
                 moves=_moves(plan),
                 growth=proposed.growth,
             )
         return
+
+
+def _owing_node(state: AccountantState, proposed: PreemptionProposed) -> str:
+    """The node above the claimant's queue whose guarantee covers the claimant; empty where the queue's own does."""
+    if proposed.kind != "guarantee" or not state.ledger.pooled or state.ledger.by_shares(proposed.queue):
+        return ""
+    level = basis(state.ledger, proposed.ref.uid).owed_at(proposed.queue, proposed.demand)
+    return level if level != proposed.queue else ""
 
 
 def _moves(plan: Plan) -> tuple[Move, ...]:

@@ -205,6 +205,13 @@ class Claims(Struct):
         """All jobs under an order to be suspended for another job, and not gone yet: {uid: attempt}."""
         return self.leaving | self.moving
 
+    def copied(self) -> Claims:
+        """The same claims, for a forecast of ends."""
+        sums = (_copy(self.firm), _copy(self.promised), _copy(self.total))
+        keys = (dict(self.by_uid), {leaf: dict(uids) for leaf, uids in self.of.items()})
+        marks = (dict(self.calm), dict(self.aged), dict(self.tall))
+        return Claims(*keys, *marks, *sums, self.leaving, dict(self.cuts), self.moving)
+
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
         victims.

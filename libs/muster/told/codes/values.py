@@ -60,6 +60,8 @@ class Leaving(Struct, frozen=True):
     """namespace/name of the job for which the victim is evicted."""
     queue: str = ""
     """The claimant's."""
+    owing: str = ""
+    """The node above this queue whose guarantee covers the claimant; empty for the queue's own."""
     path: str = ""
     resource: str = ""
     priority: int = 0

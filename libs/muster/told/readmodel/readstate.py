@@ -129,6 +129,7 @@ def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: 
         cause,
         claimant=event.ref.key,
         queue=event.queue,
+        owing=event.owing,
         path=event.path,
         resource=event.resource,
         priority=victim.priority or 0,

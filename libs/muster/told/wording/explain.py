@@ -155,14 +155,16 @@ def resting(where: str, levers: tuple[str, ...], by: str, why: str) -> str:
     return f"{' and '.join(levers).capitalize()} {verb}{author}{reason}; {again} {resumes} them"
 
 
-def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
+def evicted_for(why: Leaving) -> Reason:
     """The words for a job that was suspended so that another queue gets its guarantee or fair share."""
-    owed = terms(queue).owed
+    owed, of = terms(why.queue).owed, f"its queue {why.queue}"
+    if why.owing:
+        of = f"quota {why.owing} above {of}"
     return Reason(
         "Reclaimed",
-        f"reclaimed:{claimant}",
-        f"Suspended to release {resource} in {terms(path).where}: job {claimant} was within the {owed} of its queue "
-        f"{queue}, and this job ran above the {owed} of its queue. It is queued again",
+        f"reclaimed:{why.claimant}",
+        f"Suspended to release {why.resource} in {terms(why.path).where}: job {why.claimant} was within the {owed} of "
+        f"{of}, and this job ran above the {owed} of its queue. It is queued again",
     )
 
 
@@ -208,7 +210,8 @@ def _node_names(names: tuple[str, ...]) -> str:
 
 def cleared_for(why: Leaving) -> Reason:
     """The words for a job that was suspended so that another has room on the nodes."""
-    rule = f"was within the {terms(why.queue).owed} of its queue, while this job ran above that of its queue"
+    of = f"quota {why.owing}" if why.owing else "its queue"
+    rule = f"was within the {terms(why.queue).owed} of {of}, while this job ran above that of its queue"
     if why.code == "Preempted":
         rule = f"had priority {why.claimant_priority}, this job {why.priority}"
     text = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
@@ -226,7 +229,7 @@ def leaving(why: Leaving) -> Reason:
     if why.of_nodes:
         return cleared_for(why)
     if why.code == "Reclaimed":
-        return evicted_for(why.claimant, why.queue, why.path, why.resource)
+        return evicted_for(why)
     if why.served:
         return served_more(why.claimant, why.queue, why.path, why.resource)
     return preempted_for(why.claimant, why.queue, why.path, why.resource, (why.priority, why.claimant_priority))

@@ -264,6 +264,8 @@ STAYS: dict[StayReason, str] = {
     "evicted instead; "
     "`kubectl describe` its pods: a finalizer or a node that is gone may keep them",
     "runs_again": "it was suspended and has been started again: no job waits for it, other jobs may be evicted instead",
+    "node_lost": "a pod of it is on a node that is not ready: no job waits for it, other jobs may be evicted instead; "
+    "its quota is free once the node is back or its pods are deleted",
     "not_ended": "it was expected to end by itself before it could be suspended, and runs on: it may be evicted now",
 }
 

@@ -9,9 +9,11 @@ from kit.scenes import Scene
 from kit.standings import held_for_another
 from muster.core.quota.ledger import quotaledger
 from muster.core.stage import Folder
+from muster.events.base import Cause
 from muster.events.decisions import QuotaDenied
 from muster.events.public import PublicWorkloadDenied
 from muster.model.demand import Shortfall
+from muster.told.codes.values import Leaving
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.views.narrator import Narrator
@@ -109,7 +111,8 @@ def test_kai_queues_have_the_words_of_kai() -> None:
         assert " min " not in text
         assert " max " not in text
         assert "quota kai" not in text
-    reclaimed = evicted_for("ns/owed", "kai/dept/other", "kai", "nvidia.com/gpu").text
+    why = Leaving("Reclaimed", 1, Cause(1, 0), "ns/owed", "kai/dept/other", path="kai", resource="nvidia.com/gpu")
+    reclaimed = evicted_for(why).text
     assert "within the fair share of its queue" in reclaimed
     assert " min " not in reclaimed
 

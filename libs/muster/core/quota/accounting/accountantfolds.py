@@ -12,6 +12,7 @@ from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.service import gpu_time
 from muster.core.workloads.registry import child_shard
 from muster.events.base import Cause
@@ -41,6 +42,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
+    NodeObserved,
     ObjectUnreadable,
     PodGone,
     PodGroupGone,
@@ -165,8 +167,10 @@ def released(state: AccountantState, at: Position, event: QuotaReleased) -> None
         state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
-    state.ledger.release(uid, event.attempt, at.at)
-    if after_release(event.reason) == "evicted" and uid in state.workloads:
+    charge, kind = state.ledger.release(uid, event.attempt, at.at), after_release(event.reason)
+    if charge is not None and kind == "unplaced" and waits(workload):
+        state.ledger.park(uid, event.attempt, charge)
+    if kind == "evicted" and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
     if uid not in state.workloads:
         state.causes.pop(uid, None)
@@ -288,6 +292,8 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
     state.scaling.forget(uid)
     state.workloads[uid] = workload
     state.causes[uid] = Cause(at.seq, at.item)
+    if not waits(workload):
+        state.ledger.unpark(uid)
     entry = state.entries.get(uid)
     if entry is not None:
         entry.child = workload.child
@@ -353,6 +359,7 @@ def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) ->
 def _forget(state: AccountantState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
     state.causes.pop(uid, None)
+    state.ledger.unpark(uid)
     if uid in state.entries:
         state.causes[uid] = Cause(at.seq, at.item)
     else:
@@ -454,6 +461,12 @@ def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) ->
 
 def _said_of(verdict: Verdict) -> str:
     return ": ".join(part for part in (verdict.reason, verdict.message) if part)
+
+
+def node_observed(state: AccountantState, _at: Position, _event: NodeObserved) -> None:
+    """A victim on a node that is not ready is awaited no more. The event is folded into the forest already."""
+    for uid in state.ledger.claims.going():
+        recheck(state, uid)
 
 
 def _of_gang(state: AccountantState, owner: str) -> None:

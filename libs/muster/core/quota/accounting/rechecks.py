@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
 from muster.core.quota.accounting import suspending
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
-from muster.core.quota.claiming import overdue_at, why_over
+from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
 from muster.events.base import Cause
@@ -168,7 +168,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     _set(state.due_change, uid, not over and charge_due(state, entry) is not None)
     _set(state.due_suspension, uid, _suspended_by_others(workload, entry))
     leaves = uid in claims.leaving or uid in claims.moving
-    _set(state.due_stay, uid, leaves and not entry.leaving)
+    _set(state.due_stay, uid, leaves and (not entry.leaving or is_lost(state, uid)))
     _note_time(state.overdue, uid, overdue_at(entry) if leaves else None)
     times = [at for at in (idle_deadline(state, entry), ends_at(state, entry)) if at is not None]
     _note_time(state.deadlines, uid, min(times) if times and not over else None)

@@ -178,13 +178,13 @@ def note_unbound(state: AccountantState, entry: Entry) -> None:
 
 
 def _names_its_own(state: AccountantState, entry: Entry) -> bool:
-    owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
+    owners = state.presence.family(entry.ref.uid)
     return pod_group_name(entry.ref) in [state.members.grouped.get(owner) for owner in owners]
 
 
 def bound_of(state: AccountantState, entry: Entry) -> int:
     """The number of the job's pods with a node."""
-    owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
+    owners = state.presence.family(entry.ref.uid)
     return sum(state.members.sets(owners).values())
 
 
@@ -222,7 +222,7 @@ def note_short(state: AccountantState, entry: Entry) -> None:
     if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:
         entry.short_since = 0
         return
-    owners = (uid, *state.presence.children.get(uid, ()))
+    owners = state.presence.family(uid)
     sets = state.members.sets(owners)
     entry.whole = entry.whole or is_whole(workload, sets)
     short = entry.whole and bool(sets) and not is_whole(workload, sets)

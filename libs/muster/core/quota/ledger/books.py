@@ -185,6 +185,8 @@ class Books(Struct):
     """path -> recent use, in millionths of the capacity, from the last decision"""
     claims: Claims = field(default_factory=Claims)
     """The claims of waiting jobs."""
+    parked: dict[str, QueuedRequest] = field(default_factory=dict)
+    """uid of a job of a KAI queue that waits for places on nodes, in no queue -> its request: it counts for shares"""
     waiting: dict[str, Vector] = field(default_factory=dict)
     """leaf -> the requests of uncharged workloads, queued or waiting for places on nodes"""
     going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
@@ -254,7 +256,7 @@ class Books(Struct):
         self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
         self.waiting = {}
         self.fair.install(self.trees)
-        for uid in dict.fromkeys((*self.charges, *self.asks, *self.claims.by_uid)):
+        for uid in dict.fromkeys((*self.charges, *self.asks, *self.parked, *self.claims.by_uid)):
             self._ask(uid, 1)
             self._settle(uid)
         self._lack(self.claims.by_uid.values())
@@ -298,6 +300,7 @@ class Books(Struct):
         """A workload waits under a new attempt; its request counts, unless the workload is still charged for an older
         attempt.
         """
+        self.unpark(uid)
         self._ask(uid, -1)
         self.asks[uid] = ask
         self.attempts[uid] = ask.attempt
@@ -309,6 +312,20 @@ class Books(Struct):
         if ask is not None and ask.attempt <= attempt:
             self._ask(uid, -1)
             del self.asks[uid]
+            self._ask(uid, 1)
+
+    def park(self, uid: str, attempt: int, charge: Charge) -> None:
+        """A job that had no places goes on asking for its quota, in no queue. Only shares count this request."""
+        if self.by_shares(charge.queue):
+            self._ask(uid, -1)
+            self.parked[uid] = QueuedRequest(attempt, charge.queue, charge.request)
+            self._ask(uid, 1)
+
+    def unpark(self, uid: str) -> None:
+        """The job is queued or charged, or does not wait any more."""
+        if uid in self.parked:
+            self._ask(uid, -1)
+            del self.parked[uid]
             self._ask(uid, 1)
 
     def forget(self, uid: str, seen: Seen) -> bool:
@@ -325,6 +342,7 @@ class Books(Struct):
 
         ``claimant``: uid of the claim's job, where another job is charged.
         """
+        self.unpark(uid)
         queued = self.asks.get(uid)
         self._put(uid, structs.replace(charge, priority=queued.priority) if queued is not None else charge)
         for claim in self.claims.by_uid.values() if charge.until else ():
@@ -462,7 +480,7 @@ class Books(Struct):
 
     def _ask(self, uid: str, times: int) -> None:
         """Count a workload once: its charge, or else its queued request, or else its claim."""
-        entry = self.charges.get(uid) or self.asks.get(uid) or self.claims.ask_of(uid)
+        entry = self.charges.get(uid) or self.asks.get(uid) or self.parked.get(uid) or self.claims.ask_of(uid)
         if entry is None:
             return
         if isinstance(entry, QueuedRequest):

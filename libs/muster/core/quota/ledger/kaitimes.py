@@ -12,7 +12,7 @@ pods with a node count. The workload declares its grace time in ``kai.scheduler/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -69,6 +69,8 @@ class Members(Struct):
     """owner uid -> {pod uid: its pod set}"""
     owners: dict[str, str] = field(default_factory=dict)
     """pod uid -> owner uid"""
+    nodes: dict[str, str] = field(default_factory=dict)
+    """pod uid -> name of its node"""
     done: dict[str, None] = field(default_factory=dict)
     """owner uids with a succeeded pod"""
 
@@ -100,13 +102,14 @@ class Members(Struct):
         new = pod.ref.uid not in self.owners
         self.bound.setdefault(pod.owner_uid, {})[pod.ref.uid] = member_of(pod)
         self.owners[pod.ref.uid] = pod.owner_uid
+        self.nodes[pod.ref.uid] = pod.node
         return new
 
     def gone(self, uid: str) -> None:
         """A pod is gone, or holds its node no more."""
         owner = self.owners.pop(uid, None)
         if owner is not None:
-            del self.bound[owner][uid]
+            del self.bound[owner][uid], self.nodes[uid]
             if not self.bound[owner]:
                 del self.bound[owner]
                 self.done.pop(owner, None)
@@ -118,6 +121,10 @@ class Members(Struct):
             for name in self.bound.get(owner, {}).values():
                 counts[name] = counts.get(name, 0) + 1
         return counts
+
+    def on(self, owners: Iterable[str]) -> Iterator[str]:
+        """The names of the nodes with a pod of these owners."""
+        return (self.nodes[uid] for owner in owners for uid in self.bound.get(owner, ()))
 
 
 def is_whole(workload: Workload, sets: dict[str, int]) -> bool:

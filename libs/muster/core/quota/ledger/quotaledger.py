@@ -368,7 +368,7 @@ def kai_shares(ledger: Ledger) -> DividedShares:
 
 def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> DividedShares:
     """The shares with the demand of this job, also for a growing cluster, or a job waiting for nodes in no queue."""
-    asks = any(uid in known for known in (ledger.asks, ledger.charges, ledger.claims.by_uid))
+    asks = any(uid in known for known in (ledger.asks, ledger.parked, ledger.charges, ledger.claims.by_uid))
     more = not demand.jobs or not asks
     return shares_beside(ledger, queue, {queue: demand.request} if more else {})
 
@@ -435,8 +435,11 @@ def recounted_waiting(ledger: Ledger) -> dict[str, Vector]:
     for uid, ask in ledger.asks.items():
         if uid not in ledger.charges:
             add_into(waiting.setdefault(ask.queue, {}), ask.request)
-    for uid, claim in ledger.claims.by_uid.items():
+    for uid, ask in ledger.parked.items():
         if uid not in ledger.charges and uid not in ledger.asks:
+            add_into(waiting.setdefault(ask.queue, {}), ask.request)
+    for uid, claim in ledger.claims.by_uid.items():
+        if not any(uid in known for known in (ledger.charges, ledger.asks, ledger.parked)):
             add_into(waiting.setdefault(claim.queue, {}), claim.demand.request)
     return {queue: total for queue, total in waiting.items() if total}
 

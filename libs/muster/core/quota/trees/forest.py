@@ -65,6 +65,8 @@ class Forest(Struct):
     """uid of a ready node -> its capacity"""
     lost: dict[str, Vector] = field(default_factory=dict)
     """uid of a node that is not ready -> its capacity"""
+    unready: dict[str, None] = field(default_factory=dict)
+    """Names of the nodes that are not ready."""
     places: bool = False
     """Gangs are placed: what runs on a node that is not ready takes no room of ready nodes."""
     judged: dict[str, int] = field(default_factory=dict)
@@ -149,8 +151,12 @@ def _gone(name: str) -> Arm:
 
 def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
     node = event.node
+    state.forest.unready.pop(node.ref.name, None)
+    if not node.ready:
+        state.forest.unready[node.ref.name] = None
     state.forest.node(node.ref.uid, node.allocatable, Cause(at.seq, at.item), ready=node.ready)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
+    state.forest.unready.pop(event.ref.name, None)
     state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))
