@@ -10,10 +10,12 @@ _SUSPENDED = {row.resource: row.suspend_path[1:].split("/") for row in KINDS.val
 
 
 def suspended_at_birth(resource: ApiResource, obj: Obj) -> Obj:
-    """A new job with its suspending field set; an object made by a controller is left alone."""
+    """A new job with its suspending field set, and a new cluster of a RayService; any other object made by a controller
+    is left alone.
+    """
     path = _SUSPENDED.get(resource)
     owners = obj["metadata"].get("ownerReferences") or ()
-    if path is None or any(owner.get("controller") for owner in owners):
+    if path is None or any(owner.get("controller") and owner.get("kind") != "RayService" for owner in owners):
         return obj
     return _with(obj, path)
 

@@ -302,6 +302,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
+    held: bool = False
+    """Its own field suspends it: its controller makes no pods before the field is lifted."""
 
 
 class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -230,6 +230,8 @@ def patch_gate(
     if none is not None:
         return none
     decision = order.decision
+    if decision.suspend is not None:
+        return _patch_suspend(order, decision.suspend, body)
     try:
         cluster: _Cluster = decode(body, _Cluster)
         elastic = elastic_of(cluster.spec, cluster.metadata, "spec")
@@ -259,6 +261,29 @@ def patch_gate(
     ops += annotate(notes, annotated=bool(meta.annotations))
     ops += gate_ops(most, elastic, SCALED["RayCluster"], _replicas(decision, elastic))
     ops += _deletions(cluster.spec, elastic, workers or {})
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+class _Part(Struct, frozen=True):
+    metadata: Meta
+
+
+def _patch_suspend(order: Gating, suspend: bool, body: bytes) -> bytes | Effect:
+    """The patch that holds a cluster of a RayService, or lets the cluster start."""
+    meta = decode(body, _Part).metadata
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    stored = Intent.parse(meta.annotations.get(GATE, ""))
+    if stored == order.intent:
+        return applied(order, meta.rv)
+    if stored is not None and stored > order.intent:
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
+    ops: list[Op] = [
+        {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+        *annotate({GATE: str(order.intent)}, annotated=bool(meta.annotations)),
+        {"op": "add", "path": "/spec/suspend", "value": suspend},
+    ]
     return msgspec.json.encode(ops, order="deterministic")
 
 

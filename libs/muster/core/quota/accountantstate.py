@@ -75,6 +75,9 @@ class Entry(Struct):
     """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)
     """For a Ray cluster charged with a fixed size: its pods by worker group."""
+    outgoing: Vector = field(default_factory=dict)
+    """For a RayService that scales itself: the grant of the cluster that ends with the upgrade."""
+    outgoing_pods: int = 0
     cut: Counts = field(default_factory=dict)
     """For a cluster under an order to release workers: the workers left in these groups; else empty."""
     leaving: Leaving = ""
@@ -174,6 +177,8 @@ class AccountantState(StageState):
     """workload uid -> the newest fact about the workload."""
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
+    opened: dict[str, str] = field(default_factory=dict)
+    """uid of the granted new cluster of an upgrade -> uid of its RayService, until the cluster has started or is gone"""
     members: Members = field(default_factory=Members)
     """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)

@@ -302,12 +302,12 @@ def basis_of(
 
 def child(
     kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None,
-    rests: bool = False,
+    rests: bool = False, held: bool = False,
 ) -> ChildState:  # fmt: skip
     """An object as the child of its owner.
 
     ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
-    child has to keep no pods.
+    child has to keep no pods. ``held``: the child's own field suspends the child.
     """
     owner = meta.controller
     return ChildState(
@@ -318,6 +318,7 @@ def child(
         asks=asks or {},
         over=rests or (life is not None and life.over),
         elastic=elastic,
+        held=held,
     )
 
 

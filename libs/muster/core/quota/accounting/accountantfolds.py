@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
 from muster.core.quota.accounting import growth, podasks
-from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
+from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched, upgraded
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
@@ -163,6 +163,7 @@ def released(state: AccountantState, at: Position, event: QuotaReleased) -> None
         state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
+    state.opened = {cluster: owner for cluster, owner in state.opened.items() if owner != uid}
     state.ledger.release(uid, event.attempt, at.at)
     if after_release(event.reason) == "evicted" and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
@@ -222,6 +223,8 @@ def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) 
     if entry is not None:
         if is_active(state.workloads.get(event.ref.uid)):
             entry.request, entry.pods = lowest(entry.request, event.request), min(entry.pods, event.pods)
+            if entry.outgoing and upgraded(state, entry):
+                entry.outgoing, entry.outgoing_pods = {}, 0
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
 
@@ -341,6 +344,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
         if owner in state.entries:
+            growth.started(state, event.child)
             _scales_itself(state.entries[owner], event.child.elastic)
         if former != owner:
             touched(state, at, former)
@@ -350,6 +354,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
+    touched(state, at, growth.pending_gone(state, event.ref.uid))
     touched(state, at, state.presence.child_gone(event))
 
 

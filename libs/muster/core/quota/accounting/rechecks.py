@@ -57,8 +57,11 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if workload is None or workload.phase == "finished":
         named = not entry.child or state.last_child.get(uid) == entry.child
         return ({}, 0) if named and state.presence.in_use(uid) else (entry.request, entry.pods)
-    if entry.groups or not is_active(workload):
+    if not is_active(workload) or uid in state.opened.values():
         return entry.request, entry.pods
+    if entry.groups:
+        left = beyond(entry.request, entry.outgoing) if entry.outgoing and upgraded(state, entry) else entry.request
+        return left, entry.pods - (entry.outgoing_pods if left is not entry.request else 0)
     tree = state.ledger.tree_of(entry.queue)
     need = workload.need.get(tree.profile if tree is not None else "ack", {})
     if not workload.child:
@@ -66,6 +69,12 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if not state.presence.wants(uid):
         return entry.request, entry.pods  # Its controller may make another child.
     return lowest(entry.request, beyond(need, workload.asks)), entry.pods
+
+
+def upgraded(state: AccountantState, entry: Entry) -> bool:
+    """Whether an upgrade is over: one cluster is left."""
+    workload = state.workloads.get(entry.ref.uid)
+    return workload is not None and not workload.outgoing and len(state.presence.children.get(entry.ref.uid, ())) < 2
 
 
 def is_active(workload: Workload | None) -> bool:

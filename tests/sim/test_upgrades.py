@@ -1,0 +1,118 @@
+"""Upgrades of RayServices under a quota: the new cluster is growth, and the serving cluster is never its price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kit.elastic import tree
+from kit.rayservices import IMAGE, ServicePlay
+from muster.events.decisions import SuspensionOrdered
+from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted
+from muster.model import api
+
+OVERUSE = "muster.dev/overuse-timeout"
+
+
+def play_of(most: int, seed: int = 0, **settings: Any) -> ServicePlay:
+    """A leaf of so many cores, with the overuse timeout that the page of the installation sets."""
+    play = ServicePlay(seed, **settings)
+    wanted = tree(("ns", str(most), str(most)), profile="ack")
+    wanted["metadata"]["annotations"][OVERUSE] = "1m"
+    stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", wanted)
+    play.cell.advance(1_000)
+    return play
+
+
+def cores(play: ServicePlay) -> int:
+    """Pods that live, of one core each."""
+    return len(play.call("GET", api.PODS)["items"])
+
+
+def serves(play: ServicePlay, ms: int, most: int) -> None:
+    """All this time a cluster serves, and nothing runs beyond the max."""
+    for _ in range(ms // 1_000):
+        play.cell.advance(1_000)
+        assert play.condition("Ready") == "True"
+        assert cores(play) <= most and play.charged() <= most * 1_000
+
+
+def upgraded(play: ServicePlay) -> bool:
+    [cluster] = play.clusters()
+    return bool(cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["image"] == "ray:new")
+
+
+def test_with_room_for_both_it_is_granted_as_growth_and_falls_back_to_one() -> None:
+    play = play_of(10)
+    play.create()
+    play.cell.advance(20_000)
+    play.edit(IMAGE, "ray:new")
+    serves(play, 180_000, 10)
+    assert upgraded(play) and play.charged() == 4_000
+    assert [event.added for event in play.decided(GrowthGranted)] == [{"cluster/pending": 1}]
+    assert not play.decided(GrowthDenied) and not play.decided(SuspensionOrdered)
+    play.prove()
+
+
+@pytest.mark.parametrize("most", [4, 6], ids=["no room", "half a cluster's room"])
+def test_without_room_it_waits_while_the_old_one_serves(most: int) -> None:
+    play = play_of(most)
+    play.create()
+    play.cell.advance(20_000)
+    [old] = play.clusters()
+    play.edit(IMAGE, "ray:new")
+    serves(play, 300_000, most)
+    [denied] = play.decided(GrowthDenied)
+    assert (denied.short.path, denied.short.resource, denied.short.asked) == ("root/ns", "cpu", 4_000)
+    assert not play.decided(SuspensionOrdered)
+    assert old["metadata"]["name"] in [each["metadata"]["name"] for each in play.clusters()]
+    tree_now = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    tree_now["spec"]["root"]["children"][0] |= {"min": {"cpu": "8"}, "max": {"cpu": "8"}}
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree_now)
+    serves(play, 180_000, 8)
+    assert upgraded(play) and play.charged() == 4_000
+    play.prove()
+
+
+def test_room_that_a_job_leaves_goes_to_the_waiting_upgrade() -> None:
+    play = play_of(8)
+    play.create()
+    play.create("other")
+    play.cell.advance(20_000)
+    play.edit(IMAGE, "ray:new")
+    serves(play, 60_000, 8)
+    play.call("DELETE", api.RAYSERVICES, "ns", "other")
+    serves(play, 180_000, 8)
+    assert upgraded(play) and play.charged() == 4_000
+    play.prove()
+
+
+def test_a_new_edit_while_one_waits_asks_for_the_newest_alone() -> None:
+    play = play_of(6)
+    play.create()
+    play.cell.advance(20_000)
+    for image in ("ray:one", "ray:two", "ray:new"):
+        play.edit(IMAGE, image)
+        serves(play, 20_000, 6)
+    serves(play, 120_000, 6)
+    play.edit(IMAGE, "ray")
+    serves(play, 120_000, 6)
+    assert play.charged() == 4_000 and not play.decided(SuspensionOrdered)
+    play.prove()
+
+
+def test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays() -> None:
+    """Where no policy suspends clusters at birth."""
+    play = play_of(6)
+    play.create()
+    play.cell.advance(20_000)
+    play.cluster.server.objects._mutate = None  # noqa: SLF001
+    play.edit(IMAGE, "ray:new")
+    play.cell.advance(10_000)
+    serves(play, 240_000, 6)
+    assert [event.suspend for event in play.decided(GateSet)][-1:] == [True]
+    assert not play.decided(SuspensionOrdered)
+    play.prove()
