@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kit import jobs
 from kit.elastic import tree
 from kit.rayservices import IMAGE, ServicePlay
 from muster.events.decisions import SuspensionOrdered
@@ -115,4 +116,26 @@ def test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays() -
     serves(play, 240_000, 6)
     assert [event.suspend for event in play.decided(GateSet)][-1:] == [True]
     assert not play.decided(SuspensionOrdered)
+    play.prove()
+
+
+def scaling(play: ServicePlay) -> None:
+    """A service of a head and two workers, whose autoscaler may add three."""
+    body = jobs.rayservice("s", "ns", replicas=2)
+    del body["spec"]["suspend"]
+    body["spec"]["rayClusterConfig"]["enableInTreeAutoscaling"] = True
+    body["spec"]["rayClusterConfig"]["workerGroupSpecs"][0] |= {"minReplicas": 0, "maxReplicas": 5}
+    play.call("POST", api.RAYSERVICES, "ns", body=body)
+
+
+@pytest.mark.parametrize("most", [4, 7], ids=["it waits", "it is granted"])
+def test_one_that_scales_itself_is_upgraded_alike(most: int) -> None:
+    play = play_of(most)
+    scaling(play)
+    play.cell.advance(20_000)
+    assert play.charged() == 3_000
+    play.edit(IMAGE, "ray:new")
+    serves(play, 180_000, most)
+    assert not play.decided(SuspensionOrdered)
+    assert (len(play.clusters()), play.charged()) == ((1, 3_000) if most == 7 else (2, 3_000))
     play.prove()

@@ -189,6 +189,7 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
         return
     if child.owner_kind == "RayService":
         upgrades.cluster_observed(state, at, event)
+        recheck(state, state.cluster_of(child.owner_uid))  # The serving cluster asks for the new one.
     if child.elastic is None:
         _fixed(state, at, child.ref, child.owner_uid, child.rv, runs=bool(child.asks))
         return

@@ -75,6 +75,8 @@ class Entry(Struct):
     """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)
     """For a Ray cluster charged with a fixed size: its pods by worker group."""
+    upgrading: bool = False
+    """A RayService is granted a new cluster beside the serving one."""
     outgoing: Vector = field(default_factory=dict)
     """For a RayService that scales itself: the grant of the cluster that ends with the upgrade."""
     outgoing_pods: int = 0

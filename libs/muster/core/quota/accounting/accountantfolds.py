@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
 from muster.core.quota.accounting import growth, podasks
-from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched, upgraded
+from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
@@ -223,8 +223,6 @@ def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) 
     if entry is not None:
         if is_active(state.workloads.get(event.ref.uid)):
             entry.request, entry.pods = lowest(entry.request, event.request), min(entry.pods, event.pods)
-            if entry.outgoing and upgraded(state, entry):
-                entry.outgoing, entry.outgoing_pods = {}, 0
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
 

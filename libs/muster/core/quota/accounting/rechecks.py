@@ -60,8 +60,7 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if not is_active(workload) or uid in state.opened.values():
         return entry.request, entry.pods
     if entry.groups:
-        left = beyond(entry.request, entry.outgoing) if entry.outgoing and upgraded(state, entry) else entry.request
-        return left, entry.pods - (entry.outgoing_pods if left is not entry.request else 0)
+        return entry.request, entry.pods
     tree = state.ledger.tree_of(entry.queue)
     need = workload.need.get(tree.profile if tree is not None else "ack", {})
     if not workload.child:
@@ -71,10 +70,17 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     return lowest(entry.request, beyond(need, workload.asks)), entry.pods
 
 
-def upgraded(state: AccountantState, entry: Entry) -> bool:
-    """Whether an upgrade is over: one cluster is left."""
-    workload = state.workloads.get(entry.ref.uid)
-    return workload is not None and not workload.outgoing and len(state.presence.children.get(entry.ref.uid, ())) < 2
+def note_upgraded(state: AccountantState, entry: Entry) -> None:
+    """Once one cluster of an upgraded RayService is left, the grant of the other one ends."""
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    if not entry.upgrading or workload is None or workload.outgoing or uid in state.opened.values():
+        return
+    if len(state.presence.children.get(uid, ())) < 2:
+        entry.upgrading, before, pods = False, entry.outgoing, entry.outgoing_pods
+        entry.request, entry.pods = beyond(entry.request, before), max(entry.pods - pods, 0)
+        entry.outgoing, entry.outgoing_pods = {}, 0
+        tree = state.ledger.tree_of(entry.queue)
+        entry.aside = aside_of(workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
 
 
 def is_active(workload: Workload | None) -> bool:
@@ -154,6 +160,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     workload, claims = state.workloads.get(uid), state.ledger.claims
+    note_upgraded(state, entry)
     note_acted(state, entry)
     note_idle(state, entry)
     note_short(state, entry)
