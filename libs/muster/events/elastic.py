@@ -177,6 +177,8 @@ class GateSet(Decision, frozen=True, kw_only=True):
     """Where workers go, or no autoscaler writes it yet: what ``replicas`` is to be, in the same write."""
     grow: tuple[str, ...] = ()
     """Worker groups whose pods may be grown in place, as far as their owner wants."""
+    stay: Counts = field(default_factory=dict)
+    """Of a cluster of a fixed size: the pods that stay of each worker group; only ``replicas`` is written then."""
     suspend: bool | None = None
     """Of a cluster of a RayService: whether the cluster is to make no pods; nothing else is written then. None: the
     write leaves the field alone.
@@ -238,6 +240,19 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
     """The job that they are taken back for; None for unused ones."""
 
 
+class SurplusOrdered(Decision, frozen=True, kw_only=True):
+    """A cluster of a fixed size runs beyond its grant while its quota is above its max: the cluster gives back workers,
+    and runs on.
+    """
+
+    ref: Ref
+    """The charged object: the RayJob, the RayService, or the RayCluster itself."""
+    attempt: int
+    queue: str
+    surplus: Vector
+    """What is to go."""
+
+
 ElasticDecision = (
     GrowthRequested
     | GrowthGranted
@@ -247,4 +262,5 @@ ElasticDecision = (
     | WorkersChosen
     | WorkersKept
     | WorkersRemoved
+    | SurplusOrdered
 )

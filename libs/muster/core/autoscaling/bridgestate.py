@@ -224,6 +224,14 @@ class Reclaim(Struct):
     """Log time."""
 
 
+class Surplus(Struct, frozen=True):
+    """An order to give back workers beyond the grant."""
+
+    attempt: int
+    amounts: Vector
+    cause: Cause
+
+
 class Named(Struct):
     """Workers named to the operator for deletion, in the write of ``ordered``."""
 
@@ -265,6 +273,8 @@ class BridgeState(StageState):
     clusters: dict[str, Cluster] = field(default_factory=dict)
     services: dict[str, dict[str, ServiceCluster]] = field(default_factory=dict)
     """uid of a RayService -> {uid of a RayCluster of the service: known facts}, in order of the first sight"""
+    surplus: dict[str, Surplus] = field(default_factory=dict)
+    """uid of the charged workload -> what its cluster of a fixed size is to give back"""
     upgrades: dict[str, GrowthAsked] = field(default_factory=dict)
     """uid of a RayService of a fixed size -> open request for the new cluster of an upgrade"""
     families: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -259,6 +259,7 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
         state.alarms.pop(event.ref.uid, None)
         state.named.pop(event.ref.uid, None)
         state.upgrades.pop(event.ref.uid, None)
+        state.surplus.pop(event.ref.uid, None)
         for cluster in {**state.services.get(event.ref.uid, {}), **state.families.get(event.ref.uid, {})}:
             state.gates.pop(cluster, None)  # The actuator carries out none of them any more.
             state.chosen.pop(cluster, None)
@@ -332,11 +333,13 @@ def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None
 
 def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     grant = state.grants.get(event.owner.uid)
+    if event.stay:
+        state.surplus.pop(event.owner.uid, None)
     service = event.suspend is not None and event.ref.uid in state.services.get(event.owner.uid, {})
     if not (service or event.ref.uid in state.clusters) or grant is None or grant.attempt != event.attempt:
         return
     state.gates[event.ref.uid] = Cause(at.seq, at.item)
-    if service:
+    if service or event.stay:
         return
     if event.workers or event.claimant is not None:
         state.chosen.pop(event.ref.uid, None)

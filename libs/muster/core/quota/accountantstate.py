@@ -104,6 +104,8 @@ class Entry(Struct):
     """The workload was started without an admission."""
     over_since: int = 0
     """Log time since when the workload uses more than admitted; 0 within the admission."""
+    reduced_at: int = 0
+    """Log time at which the workers beyond the grant were ordered back; 0 within the admission."""
     refusals: int = 0
     """The refused orders to suspend the workload for no claimant."""
     spared_until: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
-from muster.core.quota.accounting import growth, podasks
+from muster.core.quota.accounting import growth, overuse, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
@@ -37,7 +37,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, SurplusOrdered
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -242,6 +242,12 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
     if entry is not None:
         entry.suspension_recorded = True
         recheck(state, event.ref.uid)
+
+
+def surplus_ordered(state: AccountantState, _at: Position, event: SurplusOrdered) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        overuse.reduced(state, entry)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting import suspending
+from muster.core.quota.accounting.overuse import note_overuse
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
 from muster.core.quota.claiming import overdue_at, why_over
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
@@ -76,11 +76,15 @@ def note_upgraded(state: AccountantState, entry: Entry) -> None:
     if not entry.upgrading or workload is None or workload.outgoing or uid in state.opened.values():
         return
     if len(state.presence.children.get(uid, ())) < 2:
-        entry.upgrading, before, pods = False, entry.outgoing, entry.outgoing_pods
-        entry.request, entry.pods = beyond(entry.request, before), max(entry.pods - pods, 0)
-        entry.outgoing, entry.outgoing_pods = {}, 0
         tree = state.ledger.tree_of(entry.queue)
-        entry.aside = aside_of(workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+        need = workload.need.get(tree.profile if tree is not None else "ack", {})
+        if entry.groups:
+            entry.request, entry.pods = beyond(entry.request, entry.outgoing), max(entry.pods - entry.outgoing_pods, 0)
+        else:
+            entry.request, entry.fixed = lowest(entry.request, need), workload.fixed_pods
+            entry.pods = min(entry.pods, sum(entry.fixed.values()))
+        entry.upgrading, entry.outgoing, entry.outgoing_pods = False, {}, 0
+        entry.aside = aside_of(workload, need)
 
 
 def is_active(workload: Workload | None) -> bool:
@@ -165,7 +169,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_idle(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
-    suspending.note_overuse(state, entry)
+    note_overuse(state, entry)
     over = release_reason(state, entry) is not None
     _set(state.due_release, uid, over)
     _set(state.due_move, uid, not over and must_move(state, entry))
