@@ -214,7 +214,7 @@ def _applied(event: effects.EffectApplied) -> str:
     if event.action == "remove_worker":
         return "the pod of the worker is deleted"
     if event.action == "gate":
-        return f"maxReplicas is set to the grant as of resourceVersion {event.rv}"
+        return f"the RayCluster follows the grant as of resourceVersion {event.rv}"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
     return f"{field} is {value} as of resourceVersion {event.rv}"
 
@@ -421,6 +421,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.GrowthGranted: ("may grow", _alone(raywords.granted)),
     elastic.GrowthDenied: ("may not grow", _alone(raywords.denied)),
     elastic.GrowthWithdrawn: ("shrinks", _alone(raywords.withdrawn)),
+    elastic.SurplusOrdered: ("gives back", _alone(raywords.surplus)),
     elastic.GateSet: ("limits", _alone(raywords.gate)),
     elastic.WorkersChosen: ("takes back", _alone(raywords.chosen)),
     elastic.WorkersKept: ("keeps all", _alone(raywords.kept)),

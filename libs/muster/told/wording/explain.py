@@ -302,13 +302,17 @@ def resume_failed(problem: FieldProblem | None, until: str) -> Reason:
     )
 
 
-def beyond_grant(over: Vector, granted: Vector) -> Reason:
-    """More of a job runs than its grant, resource by resource."""
+def beyond_grant(over: Vector, granted: Vector, queue: str, back_at: int) -> Reason:
+    """More of a job runs than its grant, resource by resource.
+
+    ``back_at``: the log time at which the excess is taken back, where the tree has such a time; else 0.
+    """
+    back = f" While quota {queue} is above its max, the excess is taken back at {rfc3339(back_at)}" if back_at else ""
     text = (
         f"{format_vector(over)} runs beyond its grant ({format_vector(granted)}): all of it is charged, and "
-        "it is the first of its priority to be evicted. Scale it down, or suspend it and raise its request"
+        f"it is the first of its priority to be evicted. Scale it down, or suspend it and raise its request.{back}"
     )
-    return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}", text)
+    return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}{back_at}", text.removesuffix("."))
 
 
 SUSPENDED_OUTSIDE = Reason(
