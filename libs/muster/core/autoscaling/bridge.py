@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, assert_never
 
-from muster.core.autoscaling import clusterfolds, gate, surplus
+from muster.core.autoscaling import clusterfolds, gate
 from muster.core.autoscaling.bridgestate import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
 from muster.core.gang.declare import declared_by
 from muster.core.objects.meta import digest
@@ -40,7 +40,7 @@ class AutoscalerBridge(Stage[BridgeState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return arms_of(self, clusterfolds, surplus)
+        return arms_of(self, clusterfolds)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from muster.core.autoscaling.bridgestate import (
     Named,
     RayWorkload,
     Reclaim,
+    Surplus,
     Worker,
 )
 from muster.core.autoscaling.gate import next_of, unused
@@ -32,6 +33,7 @@ from muster.events.elastic import (
     GrowthGranted,
     GrowthRequested,
     GrowthWithdrawn,
+    SurplusOrdered,
     WorkersChosen,
     WorkersKept,
     WorkersRemoved,
@@ -363,6 +365,13 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
             left, cause = dict(part.left), Cause(at.seq, at.item)
             state.reclaims[part.ref.uid] = Reclaim(event.ref, part.attempt, left, cause, at.at)
             recheck(state, state.cluster_of(part.ref.uid))
+
+
+def surplus_ordered(state: BridgeState, at: Position, event: SurplusOrdered) -> None:
+    """A cluster is to give back workers beyond its grant."""
+    grant = state.grants.get(event.ref.uid)
+    if grant is not None and grant.attempt == event.attempt:
+        state.surplus[event.ref.uid] = Surplus(event.attempt, event.surplus, Cause(at.seq, at.item))
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from muster.core.autoscaling import giveback, resizing, surplus, upgrades, watchdog
+from muster.core.autoscaling import giveback, resizing, upgrades, watchdog
 from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
@@ -28,7 +28,7 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
     asked = (uid for owner in state.reclaims if (uid := state.cluster_of(owner)))
     yield from watchdog.decisions(state)
     yield from upgrades.decisions(state)
-    yield from surplus.decisions(state)
+    yield from giveback.surplus_due(state)
     for uid in dict.fromkeys([*state.due, *timed, *asked, *watchdog.timed(state)]):
         decision = next_of(state, state.clusters[uid])
         if decision is not None:
