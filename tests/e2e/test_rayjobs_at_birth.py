@@ -39,7 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 def rayjob(name: str, fields: dict[str, Any], *, suspend: bool) -> Object:
     body = jobs.rayjob(name, MANAGED)
-    for key in ("suspend", "shutdownAfterJobFinishes"):
+    for key in ("suspend", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"):
         body["spec"].pop(key, None)
     body["spec"] |= ({"suspend": True} if suspend and "clusterSelector" not in fields else {}) | fields
     body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
