@@ -58,7 +58,9 @@ def amounts(short: Shortfall, limit: str, by: str = "") -> str:
 def beside(short: Shortfall) -> str:
     """Quota that is neither used nor free; empty without such quota."""
     held, kept = (format_quantity(amount, short.resource) for amount in (short.held, short.kept))
-    held_text = f", held {held} for {short.claimant or 'others'}" if short.held else ""
+    names = ", ".join(filter(None, (short.claimant, *short.beside[:-1])))
+    last = f" and {short.beside[-1]}" if short.beside else ""
+    held_text = f", held {held} for {names or 'others'}{last}" if short.held else ""
     return f"{held_text}, kept {kept} for the guarantees of others" if short.kept else held_text
 
 
