@@ -74,8 +74,6 @@ async def test_the_flag_stays_while_it_runs() -> None:
         made = await alice.create(rayjob("kept", {"shutdownAfterJobFinishes": True}, suspend=True))
         try:
             with pytest.raises(ApiError, match="must stay true"):
-                await alice.patch(
-                    RAY, "RayJob", "kept", MANAGED, patch={"spec": {"shutdownAfterJobFinishes": False}}
-                )
+                await alice.patch(RAY, "RayJob", "kept", MANAGED, patch={"spec": {"shutdownAfterJobFinishes": False}})
         finally:
             await remove(alice, made)

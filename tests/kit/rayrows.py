@@ -241,15 +241,15 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     30: (
-        "workers beyond the grant of a fixed size go, and the cluster runs on; what is decided about a size is an Event",
+        "workers beyond the grant of a fixed size go, and the cluster runs on; each change of a size is an Event",
         (
             "tests/sim/test_sizes_told.py::test_growth_that_is_denied_and_granted",
-            "tests/sim/test_sizes_told.py::test_overuse_is_told_before_it_is_taken_back_and_what_went",
+            "tests/sim/test_sizes_told.py::test_coming_overuse_has_an_event_and_the_released_workers_too",
             "tests/sim/test_surplus.py::test_the_workers_beyond_the_grant_go_and_the_cluster_runs_on",
         ),
     ),
     31: (
-        "no RayJob is created dead: one that says nothing of its cluster is queued, one that cannot be suspended refused",
+        "no RayJob is created dead: the plain sample is queued, a RayJob that cannot be suspended is refused",
         (
             "tests/e2e/test_rayjobs_at_birth.py::test_it_is_queued_or_refused_with_the_way_out",
             "tests/sim/test_plain_rayjobs.py::test_it_is_queued_and_runs",

@@ -19,7 +19,9 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "with a submitter": {},
     "for its user": {"submissionMode": "InteractiveMode"},
     "in a sidecar": {"submissionMode": "SidecarMode"},
-    "on success": {"deletionStrategy": {"onSuccess": {"policy": "DeleteCluster"}, "onFailure": {"policy": "DeleteCluster"}}},
+    "on success": {
+        "deletionStrategy": {"onSuccess": {"policy": "DeleteCluster"}, "onFailure": {"policy": "DeleteCluster"}}
+    },
 }
 
 

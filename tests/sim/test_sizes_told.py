@@ -74,7 +74,7 @@ def test_growth_that_is_denied_and_granted() -> None:
     assert "cpu in quota root/ns: request 1, max 2500m, used 2500m" in shown.messages[-1]
 
 
-def test_overuse_is_told_before_it_is_taken_back_and_what_went() -> None:
+def test_coming_overuse_has_an_event_and_the_released_workers_too() -> None:
     play = ElasticPlay(("ns", "3", "3"))
     stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
     stored["metadata"]["annotations"]["muster.dev/overuse-timeout"] = "1m"
@@ -89,9 +89,9 @@ def test_overuse_is_told_before_it_is_taken_back_and_what_went() -> None:
     assert re.search(r"While quota root/ns is above its max, the excess is taken back at \S+Z", coming.events[-1][2])
     play.cell.advance(70_000)
     gone = Shown(play.cell.log, "RayCluster")
-    assert gone.reasons[len(coming.reasons) :][0] == "GivesBack"
+    assert gone.reasons[len(coming.reasons) :][0] == "WorkersReleased"
     assert gone.events[len(coming.reasons)][2] == (
-        "gives back workers: cpu 2 runs beyond its grant and quota root/ns is above its max; the rest runs on"
+        "releases workers: cpu 2 runs beyond its grant and quota root/ns is above its max; the rest runs on"
     )
     told: list[type[Event]] = [SuspensionOrdered]
     assert not [event for stored in play.cell.log for event in stored.commit.events if type(event) in told]

@@ -110,7 +110,7 @@ def test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays() -
     play = play_of(6)
     play.create()
     play.cell.advance(20_000)
-    play.cluster.server.objects._mutate = None  # noqa: SLF001
+    play.cluster.server.objects._mutate = None
     play.edit(IMAGE, "ray:new")
     play.cell.advance(10_000)
     serves(play, 240_000, 6)

@@ -241,7 +241,7 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
 
 
 class SurplusOrdered(Decision, frozen=True, kw_only=True):
-    """A cluster of a fixed size runs beyond its grant while its quota is above its max: the cluster gives back workers,
+    """A cluster of a fixed size runs beyond its grant while its quota is above its max: the cluster releases workers,
     and runs on.
     """
 

@@ -266,8 +266,8 @@ def patch_gate(
 
 
 def _patch_part(order: Gating, body: bytes) -> bytes | Effect:
-    """The patch that holds a cluster of a RayService or lets the cluster start, or that lowers ``replicas`` of a cluster
-    of a fixed size.
+    """The patch that holds or starts a cluster of a RayService, or that lowers ``replicas`` of a cluster of a fixed
+    size.
     """
     try:
         cluster: _Cluster = decode(body, _Cluster)

@@ -368,7 +368,7 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
 
 
 def surplus_ordered(state: BridgeState, at: Position, event: SurplusOrdered) -> None:
-    """A cluster is to give back workers beyond its grant."""
+    """A cluster is to release workers beyond its grant."""
     grant = state.grants.get(event.ref.uid)
     if grant is not None and grant.attempt == event.attempt:
         state.surplus[event.ref.uid] = Surplus(event.attempt, event.surplus, Cause(at.seq, at.item))

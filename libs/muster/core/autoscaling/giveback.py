@@ -7,7 +7,7 @@ workers may finish their work, at most until a deadline: the annotation ``muster
 write names the workers to their operator and lowers ``maxReplicas``; the charge of a worker is free when its pods are
 gone. A cluster never goes below ``minReplicas`` and never loses a head.
 
-A cluster of a fixed size gives back the workers beyond its grant: the last worker group first, of a group the youngest
+A cluster of a fixed size releases the workers beyond its grant: the last worker group first, of a group the youngest
 worker, until the ordered amounts are covered. One write lowers ``replicas``; the operator deletes the pods.
 """
 
@@ -295,7 +295,7 @@ def surplus_due(state: BridgeState) -> Iterator[Decision]:
 
 
 def _stay(state: BridgeState, cluster: str, order: Surplus) -> Counts:
-    """{worker group: pods that stay}, for the groups that give back pods."""
+    """{worker group: pods that stay}, for the groups that release pods."""
     rest, stay = dict(order.amounts), dict[str, int]()
     for group, pods in reversed([*state.workers.get(cluster, {}).items()]):
         live = sorted((pod for pod in pods.values() if not pod.deleting), key=lambda pod: (-pod.created, pod.ref.name))

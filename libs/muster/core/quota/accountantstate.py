@@ -182,7 +182,7 @@ class AccountantState(StageState):
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
     opened: dict[str, str] = field(default_factory=dict)
-    """uid of the granted new cluster of an upgrade -> uid of its RayService, until the cluster has started or is gone"""
+    """uid of the granted new cluster of an upgrade -> uid of the RayService, until the cluster starts or is gone"""
     members: Members = field(default_factory=Members)
     """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """The pods of RayJobs, RayClusters and RayServices, and why KubeRay could not run or suspend them.
 
-KubeRay suspends only a RayJob with ``shutdownAfterJobFinishes``, which ``deletionRules`` exclude: suspending deletes the
-RayCluster, and resuming is a full rerun. Ray's autoscaler may stop a RayCluster too, by ``spec.idleSuspend``: the charge is free then, and the
-RayCluster is not queued until its owner unsets the field. For a changed ``spec.rayClusterConfig`` of a RayService
-KubeRay makes a second RayCluster, moves the traffic once the second one serves, and deletes the first a minute later:
-both are charged.
+KubeRay suspends only a RayJob with ``shutdownAfterJobFinishes``, which ``deletionRules`` exclude: suspending deletes
+the RayCluster, and resuming is a full rerun. Ray's autoscaler may stop a RayCluster too, by ``spec.idleSuspend``: the
+charge is free then, and the RayCluster is not queued until its owner unsets the field. For a changed
+``spec.rayClusterConfig`` of a RayService KubeRay makes a second RayCluster, moves the traffic once the second one
+serves, and deletes the first a minute later: both are charged.
 """
 
 from __future__ import annotations

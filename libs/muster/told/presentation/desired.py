@@ -304,7 +304,7 @@ def overuse_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def size_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event for growth that was denied or granted, for a waiting upgrade, or for workers given back; one for each
+    """The Event for growth that was denied or granted, for a waiting upgrade, or for released workers; one for each
     change.
     """
     workload, record = state.queues.workloads.get(uid), state.records.get(uid)

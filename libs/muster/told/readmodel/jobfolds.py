@@ -39,7 +39,16 @@ from muster.model.workload import Workload
 from muster.told.codes.values import Leaving, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.history import Historian
 from muster.told.readmodel.objectfolds import cluster_gone, cluster_seen
-from muster.told.readmodel.readstate import Illegal, ReadState, SizeChange, asked_in, fade, leaving_for, prune, record_of
+from muster.told.readmodel.readstate import (
+    Illegal,
+    ReadState,
+    SizeChange,
+    asked_in,
+    fade,
+    leaving_for,
+    prune,
+    record_of,
+)
 from muster.told.readmodel.touched import Marker
 
 # --- phases -----------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Record(Struct):
     """The reason of the release, or of leaving the queue."""
     growth: Scaling = field(default_factory=Scaling)
     change: SizeChange | None = None
-    """The last answer to growth, or the last order to give back, under the present charge."""
+    """The last answer to growth, or the last order to release workers, under the present charge."""
     over_since: int = 0
     """Since when more runs than was granted; 0 within the grant."""
     happenings: list[Happening] = field(default_factory=list)

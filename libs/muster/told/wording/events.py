@@ -421,7 +421,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.GrowthGranted: ("may grow", _alone(raywords.granted)),
     elastic.GrowthDenied: ("may not grow", _alone(raywords.denied)),
     elastic.GrowthWithdrawn: ("shrinks", _alone(raywords.withdrawn)),
-    elastic.SurplusOrdered: ("gives back", _alone(raywords.surplus)),
+    elastic.SurplusOrdered: ("releases", _alone(raywords.surplus)),
     elastic.GateSet: ("limits", _alone(raywords.gate)),
     elastic.WorkersChosen: ("takes back", _alone(raywords.chosen)),
     elastic.WorkersKept: ("keeps all", _alone(raywords.kept)),

@@ -93,13 +93,13 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
 
 
-def with_size(said: Reason, status: JobStatus) -> Reason:
-    """The reason of a running job, with what was denied to its Ray cluster."""
+def with_size(shown: Reason, status: JobStatus) -> Reason:
+    """The reason of a running job, with the denied growth of its Ray cluster."""
     scaling = status.charge.scaling if status.charge is not None else None
     if scaling is None or scaling.denied is None:
-        return said
+        return shown
     more = raywords.denied(scaling.denied)
-    return Reason(said.code, f"{said.key}; {more}", f"{said.text}; {more}")
+    return Reason(shown.code, f"{shown.key}; {more}", f"{shown.text}; {more}")
 
 
 def _short(status: JobStatus, short: Short) -> Reason:

@@ -149,10 +149,7 @@ def half_bound(pods: Counted, minimum: int) -> str:
     bound, done = pods.alive - pods.succeeded, pods.succeeded
     parts = [f"{bound} of its pods {'has' if bound == 1 else 'have'} a node"] if bound or not done else []
     parts += [f"{done} {'has' if done == 1 else 'have'} succeeded"] if done else []
-    return (
-        f"{', '.join(parts)} and it needs {minimum}: they stay, and the others are placed as soon as "
-        "there is room"
-    )
+    return f"{', '.join(parts)} and it needs {minimum}: they stay, and the others are placed as soon as there is room"
 
 
 def judged(verdict: Verdict) -> str:

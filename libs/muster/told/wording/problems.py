@@ -66,9 +66,9 @@ TEMPLATES: dict[str, str] = {
     "keeps_its_cluster": "must be true, since KubeRay suspends only RayJobs whose cluster it may shut down, and never "
     "takes back a refusal; delete the RayJob, and create it again with true, or without the field where the policies "
     "hold",
-    "has_deletion_rules": "excludes spec.shutdownAfterJobFinishes, without which KubeRay suspends no RayJob, and KubeRay "
-    "never takes back a refusal; delete the RayJob, and create it again with spec.shutdownAfterJobFinishes: true and "
-    "spec.ttlSecondsAfterFinished instead",
+    "has_deletion_rules": "excludes spec.shutdownAfterJobFinishes, without which KubeRay suspends no RayJob, and "
+    "KubeRay never takes back a refusal; delete the RayJob, and create it again with spec.shutdownAfterJobFinishes: "
+    "true and spec.ttlSecondsAfterFinished instead",
     "submitter_in_kai_queue": "KAI-Scheduler does not support RayJob with K8sJobMode, and KubeRay starts none in a KAI "
     "queue; set it to HTTPMode, SidecarMode or InteractiveMode",
     "suspends_its_cluster": "keeps the RayCluster suspended once the service is resumed; leave the field out, "

@@ -157,9 +157,9 @@ def size_reason(
         case elastic.GrowthGranted():
             return Reason("UpgradeStarts" if event.pending is not None else "GrowthGranted", "", granted(event))
         case elastic.GrowthWithdrawn():
-            return Reason("GivesBack", "", withdrawn(event))
+            return Reason("WorkersReleased", "", withdrawn(event))
         case elastic.SurplusOrdered():
-            return Reason("GivesBack", "", surplus(event))
+            return Reason("WorkersReleased", "", surplus(event))
     assert_never(event)
 
 
@@ -202,8 +202,8 @@ def chosen(event: elastic.WorkersChosen) -> str:
 
 def surplus(event: elastic.SurplusOrdered) -> str:
     return (
-        f"gives back workers: {format_vector(event.surplus)} runs beyond its grant and quota {event.queue} is above its "
-        "max; the rest runs on"
+        f"releases workers: {format_vector(event.surplus)} runs beyond its grant and quota {event.queue} is above "
+        "its max; the rest runs on"
     )
 
 

@@ -66,7 +66,7 @@ def started(state: AccountantState, child: ChildState) -> None:
 
 def pending_gone(state: AccountantState, cluster: str) -> str | None:
     """The new cluster of an upgrade is gone before it started: nothing is asked for it. Returns its service."""
-    for uid, growth in state.growths.items():
+    for growth in state.growths.values():
         if growth.asked.pending is not None and growth.asked.pending.uid == cluster:
             left = tuple(unit for unit in growth.asked.units if PENDING not in unit.groups)
             growth.asked = structs.replace(growth.asked, units=left, pending=None)

@@ -1,10 +1,10 @@
-"""What overuses a quota is taken back, and no more: the cheapest part first.
+"""The excess of a quota is taken back, and no more: the cheapest part first.
 
 Overuse: a job runs without an admission, or beyond its grant, while its quota is above its max. Where the tree sets
-``muster.dev/overuse-timeout``, the excess is taken back after this time. A Ray cluster of a fixed size first gives back
-the workers beyond its grant, and runs on. Whole jobs are suspended last, and queued: the youngest job goes first, and no
-more jobs than needed. The new cluster of an upgrade is no overuse of the serving one: the bridge holds the new cluster
-until the quota is granted. A pause of evictions pauses all of this.
+``muster.dev/overuse-timeout``, the excess is taken back after this time. A Ray cluster of a fixed size first releases
+the workers beyond its grant, and runs on. Whole jobs are suspended last, and queued: the youngest job first, no more
+jobs than needed. The new cluster of an upgrade is no overuse of the serving one: the bridge holds the new cluster until
+the quota is granted. A pause of evictions pauses all of this.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def taken_back(state: AccountantState, ordered: set[str]) -> Iterator[SurplusOrd
             yield SuspensionOrdered(cause=cause, ref=entry.ref, attempt=entry.attempt, reason="overuse")
         else:
             surplus = {name: amount for name, amount in sorted(gives.items()) if amount > 0}
-            yield SurplusOrdered(
-                cause=cause, ref=entry.ref, attempt=entry.attempt, queue=entry.queue, surplus=surplus
-            )
+            yield SurplusOrdered(cause=cause, ref=entry.ref, attempt=entry.attempt, queue=entry.queue, surplus=surplus)
 
 
 def reduced(state: AccountantState, entry: Entry) -> None:

@@ -54,7 +54,10 @@ def short_of_min(
     """The shortfall at the min of a node, the limit of work that is not preemptible. ``others``: the amounts held for
     claimants.
     """
-    held, least = (others.firm.get(node.path, {}) if others is not None else {}).get(name, 0), node.guaranteed.get(name, 0)
+    held, least = (
+        (others.firm.get(node.path, {}) if others is not None else {}).get(name, 0),
+        node.guaranteed.get(name, 0),
+    )
     claimant, rest = claims.claimants_at(node.path, name) if held else ("", ())
     return Shortfall(node.path, name, asked, used, least, of_min=True, held=held, claimant=claimant, beside=rest)
 
