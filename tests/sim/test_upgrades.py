@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from kit import jobs
-from kit.elastic import tree
+from kit.disorder import Disorder
 from kit.rayservices import IMAGE, ServicePlay
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted
 from muster.model import api
 
+WILD = Disorder(late=0.6, crash=0.03, unseen=0.3, lost_answer=0.3, stale_patch=0.3)
 OVERUSE = "muster.dev/overuse-timeout"
 
 
 def play_of(most: int, seed: int = 0, **settings: Any) -> ServicePlay:
     """A leaf of so many cores, with the overuse timeout that the page of the installation sets."""
     play = ServicePlay(seed, **settings)
-    wanted = tree(("ns", str(most), str(most)), profile="ack")
-    wanted["metadata"]["annotations"][OVERUSE] = "1m"
     stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
-    wanted["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
-    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", wanted)
+    stored["metadata"]["annotations"][OVERUSE] = "1m"
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", stored)
+    limited(play, most)
     play.cell.advance(1_000)
     return play
+
+
+def limited(play: ServicePlay, most: int) -> None:
+    """The quota has another min and max from now on."""
+    stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    stored["spec"]["root"]["children"][0] |= {"min": {"cpu": str(most)}, "max": {"cpu": str(most)}}
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", stored)
 
 
 def cores(play: ServicePlay) -> int:
@@ -70,9 +78,7 @@ def test_without_room_it_waits_while_the_old_one_serves(most: int) -> None:
     assert (denied.short.path, denied.short.resource, denied.short.asked) == ("root/ns", "cpu", 4_000)
     assert not play.decided(SuspensionOrdered)
     assert old["metadata"]["name"] in [each["metadata"]["name"] for each in play.clusters()]
-    tree_now = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
-    tree_now["spec"]["root"]["children"][0] |= {"min": {"cpu": "8"}, "max": {"cpu": "8"}}
-    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree_now)
+    limited(play, 8)
     serves(play, 180_000, 8)
     assert upgraded(play) and play.charged() == 4_000
     play.prove()
@@ -119,9 +125,9 @@ def test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays() -
     play.prove()
 
 
-def scaling(play: ServicePlay) -> None:
+def scaling(play: ServicePlay, name: str = "s") -> None:
     """A service of a head and two workers, whose autoscaler may add three."""
-    body = jobs.rayservice("s", "ns", replicas=2)
+    body = jobs.rayservice(name, "ns", replicas=2)
     del body["spec"]["suspend"]
     body["spec"]["rayClusterConfig"]["enableInTreeAutoscaling"] = True
     body["spec"]["rayClusterConfig"]["workerGroupSpecs"][0] |= {"minReplicas": 0, "maxReplicas": 5}
@@ -138,4 +144,34 @@ def test_one_that_scales_itself_is_upgraded_alike(most: int) -> None:
     serves(play, 180_000, most)
     assert not play.decided(SuspensionOrdered)
     assert (len(play.clusters()), play.charged()) == ((1, 3_000) if most == 7 else (2, 3_000))
+    play.prove()
+
+
+@pytest.mark.parametrize("seed", [*range(6), 15, 31])
+def test_whatever_happens_each_ends_with_one_cluster_and_its_charge(seed: int) -> None:
+    """Edits and suspensions under a max that moves, in a disordered cell; with odd seeds no policy suspends a cluster."""
+    drawn, play = random.Random(seed), ServicePlay(seed, WILD)
+    for name in "abc":
+        if drawn.random() < 0.5:
+            scaling(play, name)
+        else:
+            play.create(name, replicas=1 + drawn.randrange(3))
+    if seed % 2:
+        play.cell.advance(15_000)
+        play.cluster.server.objects._mutate = None
+    for step in range(14):
+        play.cell.advance(drawn.choice([1_000, 3_000, 15_000, 40_000]))
+        name, chance = drawn.choice("abc"), drawn.random()
+        if chance < 0.8:
+            path, value = (IMAGE, f"ray:{step}") if chance < 0.7 else ("/spec/suspend", True)
+            play.edit(path, value, name)
+        else:
+            limited(play, drawn.choice([4, 6, 10, 14]))
+    play.cell.advance(400_000)
+    limited(play, 30)
+    play.cell.advance(400_000)
+    assert [play.condition("Ready", name) for name in "abc"] == ["True"] * 3
+    clusters = [cluster for name in "abc" for cluster in play.clusters(name)]
+    pods = sum(group["replicas"] for each in clusters for group in each["spec"]["workerGroupSpecs"]) + len(clusters)
+    assert (len(clusters), play.charged()) == (3, pods * 1_000)
     play.prove()
