@@ -149,7 +149,7 @@ def test_one_that_scales_itself_is_upgraded_alike(most: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(6), 15, 31])
 def test_whatever_happens_each_ends_with_one_cluster_and_its_charge(seed: int) -> None:
-    """Edits and suspensions under a max that moves, in a disordered cell; with odd seeds no policy suspends a cluster."""
+    """Edits and suspensions under a max that moves, in a disordered cell; with odd seeds no policy holds a cluster."""
     drawn, play = random.Random(seed), ServicePlay(seed, WILD)
     for name in "abc":
         if drawn.random() < 0.5:
