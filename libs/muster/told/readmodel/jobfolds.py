@@ -254,19 +254,19 @@ class JobFolds:
 
     def _growth_denied(self, state: ReadState, at: Position, event: GrowthDenied) -> None:
         record = record_of(state, event.ref)
-        record.growth.denied, record.change = event, SizeChange(event, Cause(at.seq, at.item))
+        record.growth.denied, record.change = event, SizeChange(event, Cause(at.seq, at.item), at.at)
         self._mark.jobs(event.ref.uid)
 
     def _grown(self, state: ReadState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
         record = record_of(state, event.ref)
-        growth, record.change = record.growth, SizeChange(event, Cause(at.seq, at.item))
+        growth, record.change = record.growth, SizeChange(event, Cause(at.seq, at.item), at.at)
         record.over_since = (record.over_since or at.at) if event.over else 0
         growth.granted, growth.asked, growth.denied = event.groups, {}, None
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
 
     def _surplus(self, state: ReadState, at: Position, event: SurplusOrdered) -> None:
-        record_of(state, event.ref).change = SizeChange(event, Cause(at.seq, at.item))
+        record_of(state, event.ref).change = SizeChange(event, Cause(at.seq, at.item), at.at)
         self._mark.jobs(event.ref.uid)
 
     def _gate_set(self, state: ReadState, _at: Position, event: GateSet) -> None:

@@ -61,6 +61,8 @@ class SizeChange(Struct, frozen=True):
 
     event: GrowthDenied | GrowthGranted | GrowthWithdrawn | SurplusOrdered
     at: Cause
+    time: int
+    """Log time (ms)."""
 
 
 class Record(Struct):
