@@ -311,9 +311,10 @@ def size_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or record is None or record.change is None or uid not in state.queues.ledger.charges:
         return None
     event, at = record.change.event, record.change.at
-    denied = isinstance(event, GrowthDenied)
-    if denied and record.growth.denied is None or not denied and state.now - record.change.time > ADMITTED_MS:
-        return None  # Nothing more is asked for, or the change is long ago.
+    stands = record.growth.denied is not None if isinstance(event, GrowthDenied) else False
+    recent = not isinstance(event, GrowthDenied) and state.now - record.change.time <= ADMITTED_MS
+    if not (stands or recent):
+        return None
     reason = raywords.size_reason(event)
     stamp, kind = f"{state.generation}-{at.seq}-{at.item}", "Normal" if isinstance(event, GrowthGranted) else "Warning"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text, kind=kind)
