@@ -9,8 +9,9 @@ import pytest
 
 from kit import jobs
 from kit.disorder import Disorder
+from kit.elastic import tree
 from kit.rayservices import IMAGE, ServicePlay
-from muster.events.decisions import SuspensionOrdered
+from muster.events.decisions import EvictionOrdered, SuspensionOrdered
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted
 from muster.model import api
 
@@ -174,4 +175,24 @@ def test_whatever_happens_each_ends_with_one_cluster_and_its_charge(seed: int) -
     clusters = [cluster for name in "abc" for cluster in play.clusters(name)]
     pods = sum(group["replicas"] for each in clusters for group in each["spec"]["workerGroupSpecs"]) + len(clusters)
     assert (len(clusters), play.charged()) == (3, pods * 1_000)
+    play.prove()
+
+
+def test_an_upgrade_within_the_guarantee_takes_back_what_is_lent() -> None:
+    play = play_of(8)
+    stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    stored["spec"] = tree(("ns", "8", "8"), ("other", "2", "10"), total="10")["spec"]
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", stored)
+    play.create()
+    play.cell.advance(20_000)
+    lent = jobs.rayservice("lent", "other", replicas=5)
+    del lent["spec"]["suspend"]
+    play.call("POST", api.RAYSERVICES, "other", body=lent)
+    play.cell.advance(20_000)
+    play.edit(IMAGE, "ray:new")
+    play.cell.advance(20_000)
+    [order] = play.decided(EvictionOrdered)
+    assert (order.ref.name, [victim.ref.name for victim in order.victims]) == ("s", ["lent"])
+    serves(play, 180_000, 10)
+    assert upgraded(play) and play.charged() == 4_000
     play.prove()
