@@ -1,4 +1,4 @@
-"""Ray clusters of a fixed size that run beyond their grant: what exceeds goes back, and the cluster runs on."""
+"""Ray clusters that run beyond their grant: what exceeds goes back, and the cluster runs on."""
 
 from __future__ import annotations
 
@@ -68,3 +68,27 @@ def test_workers_that_come_back_cost_the_whole_cluster() -> None:
             play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 5}])
     assert [order.reason for order in play.told(SuspensionOrdered)] == ["overuse"]
     assert len(play.told(SurplusOrdered)) == 1
+
+
+def test_workers_of_a_cluster_that_scales_itself_go_down_to_its_grant() -> None:
+    """Its owner scales it by hand."""
+    play = ElasticPlay(("ns", "2500m", "2500m"))
+    stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    stored["metadata"]["annotations"]["muster.dev/overuse-timeout"] = "1m"
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", stored)
+    scaler = play.create(raycluster())
+    scaler.start("actor-0")
+    scaler.start("actor-1")
+    play.tick(3)
+    assert len(play.pods()) == 2
+    at = "/spec/workerGroupSpecs/0"
+    scaler.stopped = True
+    play.edit([{"op": "replace", "path": f"{at}/{name}", "value": 5} for name in ("maxReplicas", "replicas")])
+    play.cell.advance(10_000)
+    assert len(play.pods()) == 5 and play.over()["cpu"] == 3 * CORE
+    play.cell.advance(65_000)
+    assert [order.surplus["cpu"] for order in play.told(SurplusOrdered)] == [3 * CORE]
+    assert (len(play.pods()), play.group()["replicas"], play.group()["maxReplicas"]) == (2, 2, 2)
+    play.cell.advance(300_000)
+    assert not play.told(SuspensionOrdered) and len(play.pods()) == 2
+    play.clean()

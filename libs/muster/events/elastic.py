@@ -241,9 +241,7 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
 
 
 class SurplusOrdered(Decision, frozen=True, kw_only=True):
-    """A cluster of a fixed size runs beyond its grant while its quota is above its max: the cluster releases workers,
-    and runs on.
-    """
+    """A cluster runs beyond its grant while its quota is above its max: the cluster releases workers, and runs on."""
 
     ref: Ref
     """The charged object: the RayJob, the RayService, or the RayCluster itself."""

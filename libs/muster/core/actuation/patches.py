@@ -308,7 +308,7 @@ def _part(decision: GateSet, cluster: _Cluster) -> list[Op]:
 
 def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
     """``replicas`` to write; where an autoscaler was faster in the same direction, the value of the autoscaler."""
-    farther = min if decision.granted else max
+    farther = min if decision.granted or decision.workers else max
     asked = {group.name: group.asked for group in elastic.groups}
     return {
         name: count if elastic.driven else farther(count, asked.get(name, count))

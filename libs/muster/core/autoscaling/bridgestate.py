@@ -274,7 +274,7 @@ class BridgeState(StageState):
     services: dict[str, dict[str, ServiceCluster]] = field(default_factory=dict)
     """uid of a RayService -> {uid of a RayCluster of the service: known facts}, in order of the first sight"""
     surplus: dict[str, Surplus] = field(default_factory=dict)
-    """uid of the charged workload -> the workers that its cluster of a fixed size is to release"""
+    """uid of the charged workload -> the workers beyond the grant that its cluster is to release"""
     upgrades: dict[str, GrowthAsked] = field(default_factory=dict)
     """uid of a RayService of a fixed size -> open request for the new cluster of an upgrade"""
     families: dict[str, dict[str, str]] = field(default_factory=dict)

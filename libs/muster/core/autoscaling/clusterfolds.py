@@ -335,7 +335,7 @@ def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None
 
 def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     grant = state.grants.get(event.owner.uid)
-    if event.stay:
+    if event.stay or (event.workers and not event.granted):
         state.surplus.pop(event.owner.uid, None)
     service = event.suspend is not None and event.ref.uid in state.services.get(event.owner.uid, {})
     if not (service or event.ref.uid in state.clusters) or grant is None or grant.attempt != event.attempt:
@@ -372,6 +372,7 @@ def surplus_ordered(state: BridgeState, at: Position, event: SurplusOrdered) -> 
     grant = state.grants.get(event.ref.uid)
     if grant is not None and grant.attempt == event.attempt:
         state.surplus[event.ref.uid] = Surplus(event.attempt, event.surplus, Cause(at.seq, at.item))
+        recheck(state, state.cluster_of(event.ref.uid))
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:

@@ -74,6 +74,11 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
         replicas = {name: count for name, count in step.left.items() if sizes[name] > count}
         return structs.replace(gate, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
+    order = state.surplus.get(cluster.owner)
+    over = giveback.surplus_of(state, cluster, grant, order) if order is not None else None
+    if over is not None:
+        most |= {name: min(count, most[name]) for name, count in over.left.items()}
+        return structs.replace(_gate(cluster, grant, most), workers=over.workers, replicas=over.left)
     right = cluster.elastic.granted == most and resizing.is_written(cluster, grant)
     driven = _driven(cluster, grant)
     if not right or driven or any(group.most != most[group.name] for group in cluster.elastic.groups):

@@ -274,6 +274,23 @@ def _kept(grant: Grant, reclaim: Reclaim, reason: Any) -> WorkersKept:
 # --- clusters of a fixed size -----------------------------------------------------------------------------------------
 
 
+def surplus_of(state: BridgeState, cluster: Cluster, grant: Grant, order: Surplus) -> Lowered | None:
+    """The workers beyond the grant of a cluster that scales itself, which cover the ordered amounts; None: no such
+    workers.
+    """
+    rest, left, going = dict(order.amounts), dict[str, int](), list[ChosenWorker]()
+    for group in reversed(cluster.elastic.groups):
+        there = len(state.replicas_in(cluster.ref.uid, group.name))
+        one = group.cost("ack")
+        needed = max((-(-amount // one[name]) for name, amount in rest.items() if one.get(name)), default=0)
+        gone = min(there - grant.groups.get(group.name, 0), there - group.least, needed)
+        if gone > 0:
+            left[group.name] = there - gone
+            going += _going(state, cluster, group, there - gone)
+            add_into(rest, one, -gone)
+    return _lowered(left, going) if left else None
+
+
 def surplus_due(state: BridgeState) -> Iterator[Decision]:
     """The writes due; an order for a cluster without such workers has no write."""
     for owner, order in state.surplus.items():

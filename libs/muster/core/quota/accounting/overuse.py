@@ -1,8 +1,8 @@
 """The excess of a quota is taken back, and no more: the cheapest part first.
 
 Overuse: a job runs without an admission, or beyond its grant, while its quota is above its max. Where the tree sets
-``muster.dev/overuse-timeout``, the excess is taken back after this time. A Ray cluster of a fixed size first releases
-the workers beyond its grant, and runs on. Whole jobs are suspended last, and queued: the youngest job first, no more
+``muster.dev/overuse-timeout``, the excess is taken back after this time. A Ray cluster first releases the workers
+beyond its grant, and runs on. Whole jobs are suspended last, and queued: the youngest job first, no more
 jobs than needed. The new cluster of an upgrade is no overuse of the serving one: the bridge holds the new cluster until
 the quota is granted. A pause of evictions pauses all of this.
 """
@@ -74,7 +74,7 @@ def reduced(state: AccountantState, entry: Entry) -> None:
 
 def _has_surplus(entry: Entry) -> bool:
     """Whether workers beyond the grant may go, before the whole job does."""
-    return bool(entry.fixed) and not (entry.groups or entry.bypassed or entry.reduced_at)
+    return bool(entry.fixed or entry.groups) and not (entry.bypassed or entry.reduced_at)
 
 
 def _uses(state: AccountantState, entry: Entry) -> Vector:
