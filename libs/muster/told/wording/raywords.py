@@ -47,9 +47,9 @@ def requested(event: elastic.GrowthRequested) -> str:
     if not event.units:
         return f"{event.cluster} wants no more than it has"
     others = [unit for unit in event.units if PENDING not in unit.groups]
-    new = f"the new cluster {event.pending} of an upgrade" if event.pending is not None else ""
+    new = f"{event.pending}, the new cluster of an upgrade" if event.pending is not None else ""
     if not others:
-        return f"{event.ref} wants {new} beside the serving one"
+        return f"{event.ref} wants {new}, beside the serving one"
     wanted = ", ".join([unit_text(unit) for unit in others[:5]] + ([new] if new else []))
     return f"{event.cluster} wants {wanted} more; granted are {counts(event.granted)}"
 
@@ -73,7 +73,7 @@ def counts(counts_by_group: Mapping[str, int]) -> str:
 
 def granted(event: elastic.GrowthGranted) -> str:
     if event.pending is not None:
-        beside = f"the new cluster {event.pending} of an upgrade starts beside the serving one"
+        beside = f"{event.pending}, the new cluster of an upgrade, starts beside the serving one"
         return f"{beside}; {format_vector(event.request)} at {event.queue} until the old cluster is gone"
     return (
         f"{event.cluster} may grow by {_of_groups(event.added)}, to {_of_groups(event.groups)}; "
@@ -116,7 +116,8 @@ def scaling(judged: Scaling, tried: str = "") -> str:
     """
     alone = bool(judged.asked) and not judged.granted
     if alone and judged.denied is not None:
-        return denied(judged.denied)
+        text = denied(judged.denied)
+        return f"{text[:1].upper()}{text[1:]}"
     most = f", of at most {counts(judged.ceilings)}" if judged.ceilings else ""
     text = f"Granted: {counts(judged.granted)}{most}"
     asked = {name: count for name, count in judged.asked.items() if name != PENDING}
