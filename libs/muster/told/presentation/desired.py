@@ -311,9 +311,9 @@ def size_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or record is None or record.change is None or uid not in state.queues.ledger.charges:
         return None
     event, at = record.change.event, record.change.at
-    stands = record.growth.denied is not None if isinstance(event, GrowthDenied) else False
+    open_denial = record.growth.denied is not None if isinstance(event, GrowthDenied) else False
     recent = not isinstance(event, GrowthDenied) and state.now - record.change.time <= ADMITTED_MS
-    if not (stands or recent):
+    if not (open_denial or recent):
         return None
     reason = raywords.size_reason(event)
     stamp, kind = f"{state.generation}-{at.seq}-{at.item}", "Normal" if isinstance(event, GrowthGranted) else "Warning"
