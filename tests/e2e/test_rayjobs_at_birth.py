@@ -1,5 +1,5 @@
-"""No RayJob is created dead: on a real API server with the shipped policies, as a tenant who writes what the samples of
-KubeRay write.
+"""How Ray objects begin, and that no RayJob is created dead: on a real API server with the shipped policies, by a tenant
+who writes what the samples of KubeRay write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import pytest
 
 from kit import jobs
 from kit.cluster import RAY
-from kit.guarded import ALICE, MANAGED, client, guarded, mutates, remove
+from kit.controlplane import ControlPlane
+from kit.guarded import ALICE, MANAGED, OPERATOR, client, mutates, remove
 from kit.kubeclient import ApiError, Object
 from muster.core.workloads.registry import KINDS
 from muster.fakecluster.kuberay.validation import rayjob_problem
@@ -47,8 +48,8 @@ def rayjob(name: str, fields: dict[str, Any], *, suspend: bool) -> Object:
 
 
 @pytest.mark.parametrize("suspend", [False, True], ids=["as in the sample", "suspended"])
-async def test_it_is_queued_or_refused_with_the_way_out(suspend: bool) -> None:
-    async with guarded() as plane, client(plane, ALICE) as alice:
+async def test_it_is_queued_or_refused_with_the_way_out(plane: ControlPlane, suspend: bool) -> None:
+    async with client(plane, ALICE) as alice:
         for number, (what, (fields, refusal)) in enumerate(CASES.items()):
             body = rayjob(f"birth-{number}", fields, suspend=suspend)
             try:
@@ -69,11 +70,29 @@ async def test_it_is_queued_or_refused_with_the_way_out(suspend: bool) -> None:
             await remove(alice, made)
 
 
-async def test_the_flag_stays_while_it_runs() -> None:
-    async with guarded() as plane, client(plane, ALICE) as alice:
+async def test_the_flag_stays_while_it_runs(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
         made = await alice.create(rayjob("kept", {"shutdownAfterJobFinishes": True}, suspend=True))
         try:
             with pytest.raises(ApiError, match="must stay true"):
                 await alice.patch(RAY, "RayJob", "kept", MANAGED, patch={"spec": {"shutdownAfterJobFinishes": False}})
         finally:
             await remove(alice, made)
+
+
+@pytest.mark.parametrize("kind", ["RayService", "RayJob"])
+async def test_a_cluster_of_a_service_begins_suspended_and_one_of_a_job_does_not(
+    plane: ControlPlane, kind: str
+) -> None:
+    """Muster lifts the suspension once the quota of the cluster is granted."""
+    made = jobs.rayservice("parent", MANAGED) if kind == "RayService" else jobs.rayjob("parent", MANAGED)
+    async with client(plane, ALICE) as alice, client(plane, OPERATOR) as operator:
+        owner = await alice.create(made)
+        cluster = jobs.raycluster("parent-x", MANAGED)
+        cluster["spec"].pop("suspend", None)
+        reference = {key: owner["metadata"][key] for key in ("name", "uid")}
+        cluster["metadata"]["ownerReferences"] = [{"apiVersion": RAY, "kind": kind, "controller": True, **reference}]
+        born = await operator.create(cluster)
+        await remove(alice, born)
+        await remove(alice, owner)
+    assert born["spec"].get("suspend", False) is (kind == "RayService" and mutates(plane))
