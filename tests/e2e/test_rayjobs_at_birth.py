@@ -1,5 +1,6 @@
-"""How Ray objects begin, and that no RayJob is created dead: on a real API server with the shipped policies, by a tenant
-who writes what the samples of KubeRay write.
+"""How Ray objects begin, and that no RayJob is created dead: on a real API server with the shipped policies.
+
+A tenant writes what the samples of KubeRay write.
 """
 
 from __future__ import annotations
