@@ -94,6 +94,6 @@ async def test_a_cluster_of_a_service_begins_suspended_and_one_of_a_job_does_not
         reference = {key: owner["metadata"][key] for key in ("name", "uid")}
         cluster["metadata"]["ownerReferences"] = [{"apiVersion": RAY, "kind": kind, "controller": True, **reference}]
         born = await operator.create(cluster)
-        await remove(alice, born)
-        await remove(alice, owner)
+        await alice.delete(RAY, "RayCluster", "parent-x", MANAGED)
+        await alice.delete(RAY, kind, "parent", MANAGED)
     assert born["spec"].get("suspend", False) is (kind == "RayService" and mutates(plane))
