@@ -121,6 +121,7 @@ REDELIVERIES: Mapping[str, str] = {
     "reclaim_deferred": "changes nothing: the claimant rests already",
     "ruleset_activated": "changes nothing: the number in force only grows",
     "shares_changed": "changes nothing: the same shares and the same usage are known",
+    "surplus_ordered": "changes nothing once the workers are gone: what still exceeds is taken as it is then",
     "suspension_ordered": OF_ATTEMPT,
     "suspension_recorded": "changes nothing: it is recorded",
     "sync_started": "closes admissions until each kind it names is `synced` again",

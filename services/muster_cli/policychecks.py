@@ -72,6 +72,7 @@ POLICIES = (
     _policy("muster-pod-deletions", "Validating", ServerVersion(1, 30), guards=False, limits=True),
     _policy("muster-templates", "Validating", ServerVersion(1, 30), guards=False),
     _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-rayjobs-shut-down", "Mutating", ServerVersion(1, 36)),
     _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),

@@ -230,6 +230,31 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
         "the gang switch of KubeRay's documents",
         ("tests/unit/core/workloads/test_steering.py::test_the_gang_switch_of_the_documents",),
     ),
+    29: (
+        "an upgrade waits for its quota while the old cluster serves, and starts once there is room",
+        (
+            "tests/sim/test_upgrades.py::test_one_that_scales_itself_is_upgraded_alike",
+            "tests/sim/test_upgrades.py::test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays",
+            "tests/sim/test_upgrades.py::test_room_that_a_job_leaves_goes_to_the_waiting_upgrade",
+            "tests/sim/test_upgrades.py::test_with_room_for_both_it_is_granted_as_growth_and_falls_back_to_one",
+            "tests/sim/test_upgrades.py::test_without_room_it_waits_while_the_old_one_serves",
+        ),
+    ),
+    30: (
+        "workers beyond the grant of a fixed size go, and the cluster runs on; each change of a size is an Event",
+        (
+            "tests/sim/test_sizes_told.py::test_growth_that_is_denied_and_granted",
+            "tests/sim/test_sizes_told.py::test_coming_overuse_has_an_event_and_the_released_workers_too",
+            "tests/sim/test_surplus.py::test_the_workers_beyond_the_grant_go_and_the_cluster_runs_on",
+        ),
+    ),
+    31: (
+        "no RayJob is created dead: the plain sample is queued, a RayJob that cannot be suspended is refused",
+        (
+            "tests/e2e/test_rayjobs_at_birth.py::test_it_is_queued_or_refused_with_the_way_out",
+            "tests/sim/test_plain_rayjobs.py::test_it_is_queued_and_runs",
+        ),
+    ),
 }
 """{number: (what is seen, tests)}"""
 

@@ -84,6 +84,10 @@ class GrowthRequested(Decision, frozen=True, kw_only=True):
     units: tuple[GrowthUnit, ...] = ()
     """Each is granted or refused by itself; within the ceilings."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
+    pending: Ref | None = None
+    """The new cluster of an upgrade, where one of the units is ``PENDING``: all of the cluster."""
+    start: Counts = field(default_factory=dict)
+    """The replicas of each worker group with which the new cluster starts, where it scales itself."""
 
 
 class Recharge(Decision, frozen=True, kw_only=True):
@@ -111,6 +115,8 @@ class GrowthGranted(Recharge, frozen=True, kw_only=True):
     """More replicas are granted and charged from here on; ``maxReplicas`` follows."""
 
     added: Counts
+    pending: Ref | None = None
+    """The new cluster of an upgrade, where ``added`` has ``PENDING``: the cluster may start beside the serving one."""
 
 
 class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
@@ -171,6 +177,12 @@ class GateSet(Decision, frozen=True, kw_only=True):
     """Where workers go, or no autoscaler writes it yet: what ``replicas`` is to be, in the same write."""
     grow: tuple[str, ...] = ()
     """Worker groups whose pods may be grown in place, as far as their owner wants."""
+    stay: Counts = field(default_factory=dict)
+    """Of a cluster of a fixed size: the pods that stay of each worker group; only ``replicas`` is written then."""
+    suspend: bool | None = None
+    """Of a cluster of a RayService: whether the cluster is to make no pods; nothing else is written then. None: the
+    write leaves the field alone.
+    """
 
 
 class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -228,6 +240,17 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
     """The job that they are taken back for; None for unused ones."""
 
 
+class SurplusOrdered(Decision, frozen=True, kw_only=True):
+    """A cluster runs beyond its grant while its quota is above its max: the cluster releases workers, and runs on."""
+
+    ref: Ref
+    """The charged object: the RayJob, the RayService, or the RayCluster itself."""
+    attempt: int
+    queue: str
+    surplus: Vector
+    """What is to go."""
+
+
 ElasticDecision = (
     GrowthRequested
     | GrowthGranted
@@ -237,4 +260,5 @@ ElasticDecision = (
     | WorkersChosen
     | WorkersKept
     | WorkersRemoved
+    | SurplusOrdered
 )

@@ -39,6 +39,7 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         elastic.GrowthGranted,
         elastic.GrowthDenied,
         elastic.GrowthWithdrawn,
+        elastic.SurplusOrdered,
         gangs.PodsReserved,
         gangs.PodsDenied,
     ),

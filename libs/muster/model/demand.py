@@ -69,6 +69,8 @@ class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is held there for claimants, beside ``used``,"""
     claimant: str = ""
     """and namespace/name of the first of them."""
+    beside: tuple[str, ...] = ()
+    """The other claimants: namespace/name of the first four."""
     kept: int = 0
     """What is kept there for the guarantees of other queues, beside ``used``."""
     of_runtime: bool = False

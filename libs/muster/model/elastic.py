@@ -141,6 +141,10 @@ AUTOSCALER = "head/autoscaler"
 """How the autoscaler is named where it was not admitted with the rest; no worker group has such a name."""
 
 
+PENDING = "cluster/pending"
+"""How the new cluster of a RayService's upgrade is named in a request for growth; no worker group has such a name."""
+
+
 def workers_in(counts: Counts) -> int:
     """The number of replicas in these counts; other counts of pods are left out."""
     return sum(count for name, count in counts.items() if "/" not in name)

@@ -52,6 +52,7 @@ KindCode = Literal[
     "uses_existing_cluster",
     "ray_cluster_missing",
     "keeps_its_cluster",
+    "has_deletion_rules",
     "submitter_in_kai_queue",
     "suspends_its_cluster",
 ]

@@ -304,6 +304,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
     fixed: dict[str, int] = field(default_factory=dict)
     """The pods by worker group of a Ray cluster with a fixed size, as scaled now; empty for everything else."""
+    held: bool = False
+    """Its own field suspends it: its controller makes no pods before the field is lifted."""
 
 
 class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -97,6 +97,8 @@ PLAYED = {
     "ray-service-upgrade": test(
         "sim/test_rayservices::test_an_upgrade_is_charged_for_both_clusters_until_the_old_one_is_gone"
     ),
+    "ray-service-upgrade-waits": test("sim/test_upgrades::test_room_that_a_job_leaves_goes_to_the_waiting_upgrade"),
+    "ray-surplus-goes": test("sim/test_surplus::test_the_workers_beyond_the_grant_go_and_the_cluster_runs_on"),
     "kai-gives-back": test("sim/test_kai_gives_back::test_of_two_queues_the_one_that_is_further_above_gives"),
     "ray-not-growing-for-hours": scene(partial(rayscenes.alarm, "not_growing"), hours=8),
     "nodes-asked-for-in-vain-for-hours": lines(

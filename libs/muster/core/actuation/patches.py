@@ -63,7 +63,8 @@ from muster.core.objects.meta import (
     rfc3339,
 )
 from muster.core.workloads import rayscaling
-from muster.core.workloads.ray import RayClusterSpec
+from muster.core.workloads.common import count
+from muster.core.workloads.ray import RayClusterSpec, hosts_of, replicas_of
 from muster.core.workloads.rayscaling import elastic_of
 from muster.core.workloads.registry import KINDS, resource_of
 from muster.core.workloads.steering import SCHEDULER
@@ -230,6 +231,8 @@ def patch_gate(
     if none is not None:
         return none
     decision = order.decision
+    if decision.suspend is not None or decision.stay:
+        return _patch_part(order, body)
     try:
         cluster: _Cluster = decode(body, _Cluster)
         elastic = elastic_of(cluster.spec, cluster.metadata, "spec")
@@ -262,9 +265,50 @@ def patch_gate(
     return msgspec.json.encode(ops, order="deterministic")
 
 
+def _patch_part(order: Gating, body: bytes) -> bytes | Effect:
+    """The patch that holds or starts a cluster of a RayService, or that lowers ``replicas`` of a cluster of a fixed
+    size.
+    """
+    try:
+        cluster: _Cluster = decode(body, _Cluster)
+        writes = _part(order.decision, cluster)
+    except UnreadableError as err:
+        return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
+    meta = cluster.metadata
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", problem("", "name_taken"))
+    stored = Intent.parse(meta.annotations.get(GATE, ""))
+    if stored == order.intent:
+        return applied(order, meta.rv)
+    if stored is not None and stored > order.intent:
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
+    if not writes:
+        return failed(order, "spec_changed", problem("", "worker_groups_differ"))
+    ops: list[Op] = [
+        {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+        *annotate({GATE: str(order.intent)}, annotated=bool(meta.annotations)),
+        *writes,
+    ]
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+def _part(decision: GateSet, cluster: _Cluster) -> list[Op]:
+    if decision.suspend is not None:
+        return [{"op": "add", "path": "/spec/suspend", "value": decision.suspend}]
+    ops: list[Op] = []
+    for index, group in enumerate(cluster.spec.worker_group_specs or ()):
+        at = f"spec.workerGroupSpecs[{index}]"
+        least, path = count(group.min_replicas, 0, at), f"/spec/workerGroupSpecs/{index}/replicas"
+        replicas = max(decision.stay.get(group.group_name, 2**31) // hosts_of(group, at), least)
+        if replicas < replicas_of(group, at):
+            ops.append({"op": "add", "path": path, "value": replicas})
+    return ops
+
+
 def _replicas(decision: GateSet, elastic: Elastic) -> dict[str, int]:
     """``replicas`` to write; where an autoscaler was faster in the same direction, the value of the autoscaler."""
-    farther = min if decision.granted else max
+    farther = min if decision.granted or decision.workers else max
     asked = {group.name: group.asked for group in elastic.groups}
     return {
         name: count if elastic.driven else farther(count, asked.get(name, count))

@@ -78,6 +78,28 @@ class RayWorkload(Struct):
     """The replicas in the spec, for a self-scaling cluster."""
     fixed: Counts = field(default_factory=dict)
     """The pods by worker group, for a cluster of a fixed size."""
+    outgoing: str = ""
+    """Name of the cluster that serves while ``through`` is the new cluster of an upgrade."""
+    runs: bool = False
+    """The workload is not suspended and not over."""
+    whole: ReplicaCost = ReplicaCost({})
+    """The charge of a whole cluster by the spec of now."""
+
+
+class ServiceCluster(Struct):
+    """A RayCluster of a RayService, running or held."""
+
+    ref: Ref
+    rv: int
+    held: bool
+    cause: Cause
+    """The newest event about the cluster."""
+    written_rv: int = 0
+    """resourceVersion of our last write: older sights of the cluster tell nothing about this write."""
+    tries: int = 0
+    """Writes without the wanted result."""
+    rests_until: int = 0
+    """Log time before which nothing is written again."""
 
 
 NOTHING = RayDemand()
@@ -151,6 +173,10 @@ class Grant(Struct):
 
     fixed: Counts = field(default_factory=dict)
     """The pods by worker group, where the charge was for a fixed size."""
+    opened: str = ""
+    """uid of the new cluster of an upgrade that was granted last"""
+    waits: str = ""
+    """Name of the new cluster of an upgrade that was denied last"""
 
     @property
     def kept(self) -> Counts:
@@ -164,6 +190,8 @@ class GrowthAsked(Struct, frozen=True):
     attempt: int
     granted: Counts
     units: tuple[GrowthUnit, ...]
+    pending: Ref | None = None
+    cluster: Ref | None = None
 
 
 class Worker(Struct):
@@ -194,6 +222,14 @@ class Reclaim(Struct):
     cause: Cause
     since: int
     """Log time."""
+
+
+class Surplus(Struct, frozen=True):
+    """An order to release workers beyond the grant."""
+
+    attempt: int
+    amounts: Vector
+    cause: Cause
 
 
 class Named(Struct):
@@ -235,6 +271,12 @@ class BridgeState(StageState):
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of the charged workload."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
+    services: dict[str, dict[str, ServiceCluster]] = field(default_factory=dict)
+    """uid of a RayService -> {uid of a RayCluster of the service: known facts}, in order of the first sight"""
+    surplus: dict[str, Surplus] = field(default_factory=dict)
+    """uid of the charged workload -> the workers beyond the grant that its cluster is to release"""
+    upgrades: dict[str, GrowthAsked] = field(default_factory=dict)
+    """uid of a RayService of a fixed size -> open request for the new cluster of an upgrade"""
     families: dict[str, dict[str, str]] = field(default_factory=dict)
     """uid of the charged workload -> {uid of a RayCluster of the workload: name}, in order of the first sight"""
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
@@ -265,7 +307,23 @@ class BridgeState(StageState):
     def cluster_of(self, owner: str) -> str:
         """Uid of the cluster kept within the grant of a workload; empty: the workload has no such cluster."""
         family, job = self.families.get(owner), self.jobs.get(owner)
-        return running_through(family, job.through if job is not None else "") if family else ""
+        if not family or job is None:
+            return running_through(family, "") if family else ""
+        return running_through(family, job.outgoing if self.pending_of(owner) is not None else job.through)
+
+    def pending_of(self, owner: str) -> ServiceCluster | None:
+        """The new cluster of an upgrade without a grant; None: no upgrade waits."""
+        job, grant = self.jobs.get(owner), self.grants.get(owner)
+        if job is None or grant is None or not (job.runs and job.outgoing):
+            return None
+        newest = self.newest_of(owner)
+        return newest if newest is not None and newest.ref.uid != grant.opened else None
+
+    def newest_of(self, owner: str) -> ServiceCluster | None:
+        """The cluster of a RayService that is to serve from now on."""
+        job = self.jobs.get(owner)
+        clusters = self.services.get(owner, {}).values() if job is not None else ()
+        return next((cluster for cluster in clusters if job is not None and cluster.ref.name == job.through), None)
 
     def said_by(self, cluster: str) -> RayDemand:
         """The last report of a cluster's head; ``NOTHING`` before the first report."""

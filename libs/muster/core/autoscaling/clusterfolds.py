@@ -6,7 +6,7 @@ consistent here.
 
 from __future__ import annotations
 
-from muster.core.autoscaling import giveback, resizing, watchdog
+from muster.core.autoscaling import giveback, resizing, upgrades, watchdog
 from muster.core.autoscaling.bridgestate import (
     BridgeState,
     Cluster,
@@ -16,6 +16,7 @@ from muster.core.autoscaling.bridgestate import (
     Named,
     RayWorkload,
     Reclaim,
+    Surplus,
     Worker,
 )
 from muster.core.autoscaling.gate import next_of, unused
@@ -33,6 +34,7 @@ from muster.events.elastic import (
     GrowthGranted,
     GrowthRequested,
     GrowthWithdrawn,
+    SurplusOrdered,
     WorkersChosen,
     WorkersKept,
     WorkersRemoved,
@@ -47,7 +49,7 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.raydemand import RayDemandObserved
-from muster.model.elastic import RAY_KINDS, Counts, Elastic, granted_before
+from muster.model.elastic import PENDING, RAY_KINDS, Counts, Elastic, granted_before
 from muster.model.keys import Position, Ref
 from muster.model.resources import add_into
 from muster.model.workload import PodState
@@ -153,8 +155,10 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
     if workload.ref.kind not in RAY_KINDS:
         return
     job = state.jobs.setdefault(uid, RayWorkload())
-    if job.through != workload.child:
-        job.through = workload.child
+    runs = not workload.suspended and workload.phase in ("starting", "running")
+    job.whole, job.runs = upgrades.whole_of(workload), runs
+    if (job.through, job.outgoing) != (workload.child, workload.outgoing):
+        job.through, job.outgoing = workload.child, workload.outgoing
         for cluster in state.families.get(uid, ()):
             recheck(state, cluster)
     started, job.starting = job.starting, workload.phase == "starting"
@@ -162,7 +166,6 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
         recheck(state, state.cluster_of(uid))
     job.sizes = elastic.sizes if elastic is not None else {}
     job.fixed = workload.fixed_pods if elastic is None else {}
-    runs = not workload.suspended and workload.phase in ("starting", "running")
     if elastic is None:
         _fixed(state, at, workload.ref, uid, workload.rv, runs=runs and workload.ref.kind == "RayCluster")
         return
@@ -187,6 +190,9 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
     child = event.child
     if child.ref.kind != "RayCluster" or not child.owner_uid:
         return
+    if child.owner_kind == "RayService":
+        upgrades.cluster_observed(state, at, event)
+        recheck(state, state.cluster_of(child.owner_uid))  # The serving cluster asks for the new one.
     if child.elastic is None:
         _fixed(state, at, child.ref, child.owner_uid, child.rv, runs=bool(child.asks))
         return
@@ -202,7 +208,8 @@ def _fixed(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, *, r
         forget(state, ref.uid)
 
 
-def child_gone(state: BridgeState, _at: Position, event: ChildGone) -> None:
+def child_gone(state: BridgeState, at: Position, event: ChildGone) -> None:
+    upgrades.cluster_gone(state, at, event)
     _gone(state, event, child=True)
     if event.ref.uid not in state.clusters:
         state.heard.pop(event.ref.uid, None)
@@ -254,7 +261,9 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
         state.reclaims.pop(event.ref.uid, None)
         state.alarms.pop(event.ref.uid, None)
         state.named.pop(event.ref.uid, None)
-        for cluster in state.families.get(event.ref.uid, ()):
+        state.upgrades.pop(event.ref.uid, None)
+        state.surplus.pop(event.ref.uid, None)
+        for cluster in {**state.services.get(event.ref.uid, {}), **state.families.get(event.ref.uid, {})}:
             state.gates.pop(cluster, None)  # The actuator carries out none of them any more.
             state.chosen.pop(cluster, None)
             state.growing.pop(cluster, None)
@@ -273,6 +282,8 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
     if grant is None or grant.attempt != event.attempt:
         return
     grant.groups = dict(event.groups)
+    if isinstance(event, GrowthGranted):
+        upgrades.taken_over(state, event)
     if isinstance(event, GrowthWithdrawn):
         grant.giving, grant.giver = {}, ""
         state.named.pop(event.ref.uid, None)
@@ -302,6 +313,9 @@ def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) 
 def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
     """Refused placement groups come last from now on, so that no other demand waits for these groups."""
     cluster, grant = state.clusters.get(event.cluster.uid), state.grants.get(event.ref.uid)
+    if grant is not None and any(PENDING in refusal.groups for refusal in event.refusals):
+        pending = state.pending_of(event.ref.uid)
+        grant.waits = pending.ref.name if pending is not None else ""
     if cluster is None or grant is None or grant.attempt != event.attempt or event.cluster.uid not in state.growing:
         return
     refused = tuple(sorted({*cluster.refused, *cluster.wish.gangs}))
@@ -313,8 +327,14 @@ def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
 
 def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None:
     grant = state.grants.get(event.ref.uid)
+    asked = GrowthAsked(event.attempt, event.granted, event.units, event.pending, event.cluster)
+    if grant is not None and not grant.groups and event.ref.uid in state.services:
+        state.upgrades.pop(event.ref.uid, None)
+        if event.units and grant.attempt == event.attempt:
+            state.upgrades[event.ref.uid] = asked
+        return
     if event.units and grant is not None and grant.attempt == event.attempt and event.cluster.uid in state.clusters:
-        state.growing[event.cluster.uid] = GrowthAsked(event.attempt, event.granted, event.units)
+        state.growing[event.cluster.uid] = asked
         grant.grown |= {name: cost for name, cost in event.each.items() if not cost.hosts}
     else:
         state.growing.pop(event.cluster.uid, None)
@@ -323,9 +343,14 @@ def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None
 
 def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     grant = state.grants.get(event.owner.uid)
-    if event.ref.uid not in state.clusters or grant is None or grant.attempt != event.attempt:
+    if event.stay or (event.workers and not event.granted):
+        state.surplus.pop(event.owner.uid, None)
+    service = event.suspend is not None and event.ref.uid in state.services.get(event.owner.uid, {})
+    if not (service or event.ref.uid in state.clusters) or grant is None or grant.attempt != event.attempt:
         return
     state.gates[event.ref.uid] = Cause(at.seq, at.item)
+    if service or event.stay:
+        return
     if event.workers or event.claimant is not None:
         state.chosen.pop(event.ref.uid, None)
     if event.workers:
@@ -348,6 +373,14 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
             left, cause = dict(part.left), Cause(at.seq, at.item)
             state.reclaims[part.ref.uid] = Reclaim(event.ref, part.attempt, left, cause, at.at)
             recheck(state, state.cluster_of(part.ref.uid))
+
+
+def surplus_ordered(state: BridgeState, at: Position, event: SurplusOrdered) -> None:
+    """A cluster is to release workers beyond its grant."""
+    grant = state.grants.get(event.ref.uid)
+    if grant is not None and grant.attempt == event.attempt:
+        state.surplus[event.ref.uid] = Surplus(event.attempt, event.surplus, Cause(at.seq, at.item))
+        recheck(state, state.cluster_of(event.ref.uid))
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:
@@ -418,6 +451,12 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if event.action != "gate" or state.gates.get(event.ref.uid) != event.cause:
         return
     del state.gates[event.ref.uid]
+    for family in state.services.values():
+        if event.ref.uid in family:
+            if isinstance(event, EffectApplied):
+                family[event.ref.uid].written_rv = event.rv
+            else:
+                upgrades.rests(family[event.ref.uid], at.at)
     _deletion_answered(state, at, event)
     cluster = state.clusters.get(event.ref.uid)
     if cluster is None:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from muster.core.autoscaling import giveback, resizing, watchdog
+from muster.core.autoscaling import giveback, resizing, upgrades, watchdog
 from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
-from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup
+from muster.model.elastic import AUTOSCALER, PENDING, Counts, ScaledGroup
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
@@ -27,6 +27,8 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
     asked = (uid for owner in state.reclaims if (uid := state.cluster_of(owner)))
     yield from watchdog.decisions(state)
+    yield from upgrades.decisions(state)
+    yield from giveback.surplus_due(state)
     for uid in dict.fromkeys([*state.due, *timed, *asked, *watchdog.timed(state)]):
         decision = next_of(state, state.clusters[uid])
         if decision is not None:
@@ -40,6 +42,7 @@ def deadlines(state: BridgeState) -> Iterator[int]:
     yield from (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
     yield from giveback.deadlines(state)
     yield from watchdog.deadlines(state)
+    yield from upgrades.deadlines(state)
 
 
 def _deadline(cluster: Cluster) -> int:
@@ -52,7 +55,7 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
     grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
     if grant is None or cluster.fixed or not cluster.runs or uid in state.gates:
         return None
-    if state.cluster_of(cluster.owner) != uid:
+    if state.cluster_of(cluster.owner) != uid or upgrades.opens(state, cluster.owner):
         return None
     if grant.giving or cluster.rv < cluster.written_rv or state.now < cluster.rests_until:
         return None
@@ -71,6 +74,11 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
         replicas = {name: count for name, count in step.left.items() if sizes[name] > count}
         return structs.replace(gate, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
+    order = state.surplus.get(cluster.owner)
+    over = giveback.surplus_of(state, cluster, grant, order) if order is not None else None
+    if over is not None:
+        most |= {name: min(count, most[name]) for name, count in over.left.items()}
+        return structs.replace(_gate(cluster, grant, most), workers=over.workers, replicas=over.left)
     right = cluster.elastic.granted == most and resizing.is_written(cluster, grant)
     driven = _driven(cluster, grant)
     if not right or driven or any(group.most != most[group.name] for group in cluster.elastic.groups):
@@ -159,12 +167,17 @@ def _gate(cluster: Cluster, grant: Grant, most: Counts, giving: Counts | None = 
 
 def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthRequested | None:
     """The wish of a cluster beyond its grant, unless the same request is open."""
-    units = _lacks(state, cluster, grant) if grant.groups else ()
+    upgrade = upgrades.request(state, cluster.owner)
+    units = (*_lacks(state, cluster, grant), *upgrade) if grant.groups else ()
+    newest, job = state.pending_of(cluster.owner), state.jobs.get(cluster.owner)
+    pending = newest.ref if newest is not None and units else None
     open_ = state.growing.get(cluster.ref.uid)
     if open_ is None and not units:
         return None
-    if open_ is not None and (open_.attempt, open_.granted, open_.units) == (grant.attempt, grant.groups, units):
+    asked = (grant.attempt, grant.groups, units, pending)
+    if open_ is not None and (open_.attempt, open_.granted, open_.units, open_.pending) == asked:
         return None
+    whole = {PENDING: job.whole} if pending is not None and job is not None else {}
     vectors = [vector for unit in units for vector in (unit.groups, *(other.groups for other in unit.otherwise))]
     return GrowthRequested(
         cause=cluster.cause,
@@ -173,7 +186,9 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
         cluster=cluster.ref,
         granted=grant.groups,
         units=units,
-        each=_shares(cluster, grant, {name for vector in vectors for name in vector}),
+        each=dict(sorted((_shares(cluster, grant, {name for vector in vectors for name in vector}) | whole).items())),
+        pending=pending,
+        start=job.sizes if pending is not None and job is not None else {},
     )
 
 

@@ -6,6 +6,9 @@ object; among equals the worker with the latest start of work. The head is to pl
 workers may finish their work, at most until a deadline: the annotation ``muster.dev/drain`` of the cluster. Then one
 write names the workers to their operator and lowers ``maxReplicas``; the charge of a worker is free when its pods are
 gone. A cluster never goes below ``minReplicas`` and never loses a head.
+
+A cluster of a fixed size releases the workers beyond its grant: the last worker group first, of a group the youngest
+worker, until the ordered amounts are covered. One write lowers ``replicas``; the operator deletes the pods.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant, Reclaim, Worker
+from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant, Reclaim, Surplus, Worker
 from muster.core.quota.trees.rules import span_or
 from muster.events.base import Decision
-from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept, WorkersRemoved
+from muster.events.elastic import ChosenWorker, GateSet, WorkersChosen, WorkersKept, WorkersRemoved
 from muster.model.elastic import Counts, ScaledGroup
 from muster.model.keys import Ref
+from muster.model.resources import add_into
 
 LAUNCH_MS = 15_000
 """Wait of a reclaim for starting workers: three ticks of Ray's autoscaler."""
@@ -265,3 +269,59 @@ def _launching(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> b
 def _kept(grant: Grant, reclaim: Reclaim, reason: Any) -> WorkersKept:
     unasked = reclaim.claimant is None
     return WorkersKept(cause=reclaim.cause, ref=grant.ref, attempt=grant.attempt, reason=reason, unasked=unasked)
+
+
+# --- clusters of a fixed size -----------------------------------------------------------------------------------------
+
+
+def surplus_of(state: BridgeState, cluster: Cluster, grant: Grant, order: Surplus) -> Lowered | None:
+    """The workers beyond the grant of a cluster that scales itself, which cover the ordered amounts; None: no such
+    workers.
+    """
+    rest, left, going = dict(order.amounts), dict[str, int](), list[ChosenWorker]()
+    for group in reversed(cluster.elastic.groups):
+        there = len(state.replicas_in(cluster.ref.uid, group.name))
+        one = group.cost("ack")
+        needed = max((-(-amount // one[name]) for name, amount in rest.items() if one.get(name)), default=0)
+        gone = min(there - grant.groups.get(group.name, 0), there - group.least, needed)
+        if gone > 0:
+            left[group.name] = there - gone
+            going += _going(state, cluster, group, there - gone)
+            add_into(rest, one, -gone)
+    return _lowered(left, going) if left else None
+
+
+def surplus_due(state: BridgeState) -> Iterator[Decision]:
+    """The writes due; an order for a cluster without such workers has no write."""
+    for owner, order in state.surplus.items():
+        grant, cluster = state.grants.get(owner), state.clusters.get(state.cluster_of(owner))
+        if grant is None or cluster is None or not cluster.fixed or cluster.ref.uid in state.gates:
+            continue
+        stay = _stay(state, cluster.ref.uid, order)
+        if stay:
+            yield GateSet(
+                cause=order.cause,
+                ref=cluster.ref,
+                owner=grant.ref,
+                attempt=grant.attempt,
+                groups=(),
+                most={},
+                ceilings={},
+                stay=stay,
+            )
+
+
+def _stay(state: BridgeState, cluster: str, order: Surplus) -> Counts:
+    """{worker group: pods that stay}, for the groups that release pods."""
+    rest, stay = dict(order.amounts), dict[str, int]()
+    for group, pods in reversed([*state.workers.get(cluster, {}).items()]):
+        live = sorted((pod for pod in pods.values() if not pod.deleting), key=lambda pod: (-pod.created, pod.ref.name))
+        gone = 0
+        for pod in live:
+            if not any(amount > 0 and pod.request.get(name) for name, amount in rest.items()):
+                break
+            add_into(rest, pod.request, -1)
+            gone += 1
+        if gone:
+            stay[group] = len(live) - gone
+    return dict(sorted(stay.items()))

@@ -75,6 +75,11 @@ class Entry(Struct):
     """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)
     """For a Ray cluster charged with a fixed size: its pods by worker group."""
+    upgrading: bool = False
+    """A RayService is granted a new cluster beside the serving one."""
+    outgoing: Vector = field(default_factory=dict)
+    """For a RayService that scales itself: the grant of the cluster that ends with the upgrade."""
+    outgoing_pods: int = 0
     cut: Counts = field(default_factory=dict)
     """For a cluster under an order to release workers: the workers left in these groups; else empty."""
     leaving: Leaving = ""
@@ -99,6 +104,8 @@ class Entry(Struct):
     """The workload was started without an admission."""
     over_since: int = 0
     """Log time since when the workload uses more than admitted; 0 within the admission."""
+    reduced_at: int = 0
+    """Log time at which the workers beyond the grant were ordered back; 0 within the admission."""
     refusals: int = 0
     """The refused orders to suspend the workload for no claimant."""
     spared_until: int = 0
@@ -174,6 +181,8 @@ class AccountantState(StageState):
     """workload uid -> the newest fact about the workload."""
     presence: Presence = field(default_factory=Presence)
     scaling: RunningClusters = field(default_factory=RunningClusters)
+    opened: dict[str, str] = field(default_factory=dict)
+    """uid of the granted new cluster of an upgrade -> uid of the RayService, until the cluster starts or is gone"""
     members: Members = field(default_factory=Members)
     """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)

@@ -19,6 +19,7 @@ claims served. So no two claims wait for each other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +31,9 @@ from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector, add_into
+
+MAX_NAMED = 5
+"""Claimants named beside an amount that is held for them."""
 
 # --- claim ------------------------------------------------------------------------------------------------------------
 
@@ -457,10 +461,15 @@ class Claims(Struct):
             None,
         )
 
-    def claimant_at(self, path: str, resource: str) -> str:
-        """namespace/name of the claimant in ``at``; empty where nothing is held."""
-        claim = self.at(path, resource)[1]
-        return claim.ref.key if claim is not None else ""
+    def claimants_at(self, path: str, resource: str) -> tuple[str, tuple[str, ...]]:
+        """(namespace/name of the claimant in ``at``, the same of the next four claimants): empty where nothing is
+        held.
+        """
+        if not self.total.extra.get(path, {}).get(resource):
+            return "", ()
+        holds = (c.ref.key for c in self.by_uid.values() if path in c.paths() and c.held_at(path).get(resource))
+        named = [*islice(dict.fromkeys(holds), MAX_NAMED)]
+        return next(iter(named), ""), tuple(named[1:])
 
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
         """An age claim held at one of these nodes; ``but``: the claimant, by uid, whose claim is left out."""

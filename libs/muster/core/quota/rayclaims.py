@@ -60,9 +60,10 @@ def may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
     """Whether the cluster itself allows a grant: running, not leaving, not cut, not releasing workers, and not
     paused.
     """
-    rests = state.resting(entry.queue)
+    rests, workload, pending = state.resting(entry.queue), state.workloads.get(entry.ref.uid), growth.asked.pending
     return (
         entry.resumed_rv > 0
+        and (pending is None or (workload is not None and bool(workload.outgoing) and workload.child == pending.name))
         and not entry.leaving
         and not entry.cut
         and entry.groups == growth.asked.granted

@@ -300,12 +300,13 @@ def basis_of(
 
 def child(
     kind: str, meta: Meta, *, asks: Vector | None = None, elastic: Elastic | None = None, rests: bool = False,
-    fixed: Counts | None = None,
+    fixed: Counts | None = None, held: bool = False,
 ) -> ChildState:  # fmt: skip
     """An object as the child of its owner.
 
     ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
-    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size.
+    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size. ``held``: the child's own
+    field suspends the child.
     """
     owner = meta.controller
     return ChildState(
@@ -317,6 +318,7 @@ def child(
         over=rests,
         elastic=elastic,
         fixed=fixed or {},
+        held=held,
     )
 
 

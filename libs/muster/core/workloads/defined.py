@@ -258,7 +258,8 @@ class Reader:
             life, needs = self._life(view, suspended), Needs()
             rests = suspended or life.phase == "finished"
             if self._special is None or rests or view.get("spec") is None:
-                return child(kind, meta, rests=rests)
+                held = view.get(self._kind.suspend.at) == self._kind.suspend.value
+                return child(kind, meta, rests=rests, held=held)
             parts = self._special.parts(view, meta, needs, False)
             full = needs.totals()["full"]
         except UnreadableError:

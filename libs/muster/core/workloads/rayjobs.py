@@ -1,10 +1,10 @@
 """The pods of RayJobs, RayClusters and RayServices, and why KubeRay could not run or suspend them.
 
-KubeRay suspends only a RayJob with ``shutdownAfterJobFinishes``: suspending deletes the RayCluster, and resuming is a
-full rerun. Ray's autoscaler may stop a RayCluster too, by ``spec.idleSuspend``: the charge is free then, and the
-RayCluster is not queued until its owner unsets the field. For a changed ``spec.rayClusterConfig`` of a RayService
-KubeRay makes a second RayCluster, moves the traffic once the second one serves, and deletes the first a minute later:
-both are charged.
+KubeRay suspends only a RayJob with ``shutdownAfterJobFinishes``, which ``deletionRules`` exclude: suspending deletes
+the RayCluster, and resuming is a full rerun. Ray's autoscaler may stop a RayCluster too, by ``spec.idleSuspend``: the
+charge is free then, and the RayCluster is not queued until its owner unsets the field. For a changed
+``spec.rayClusterConfig`` of a RayService KubeRay makes a second RayCluster, moves the traffic once the second one
+serves, and deletes the first a minute later: both are charged.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ _SELECTS = problem("spec.clusterSelector", "uses_existing_cluster")
 OF_JOB, OF_SERVICE = "spec.rayClusterSpec", "spec.rayClusterConfig"
 
 
+class DeletionStrategy(Struct, frozen=True, rename="camel"):
+    deletion_rules: object = None
+
+
 class RayJobSpec(Struct, frozen=True, rename="camel"):
     shutdown_after_job_finishes: bool | None = None
     submission_mode: str | None = None
@@ -39,6 +43,7 @@ class RayJobSpec(Struct, frozen=True, rename="camel"):
     ray_cluster_spec: RayClusterSpec | None = None
     submitter_pod_template: PodTemplate | None = None
     entrypoint: object = None
+    deletion_strategy: DeletionStrategy | None = None
 
 
 def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
@@ -80,6 +85,8 @@ def _on_a_cluster(spec: RayJobSpec, mode: str, needs: Needs) -> Parts:
 
 def _refusal(spec: RayJobSpec, mode: str, kai: bool) -> FieldProblem | None:
     """Why KubeRay could never suspend the RayJob again, or KubeRay with KAI Scheduler never starts the RayJob."""
+    if spec.deletion_strategy is not None and spec.deletion_strategy.deletion_rules is not None:
+        return problem("spec.deletionStrategy.deletionRules", "has_deletion_rules")
     if not spec.shutdown_after_job_finishes:
         return problem("spec.shutdownAfterJobFinishes", "keeps_its_cluster")
     return problem("spec.submissionMode", "submitter_in_kai_queue") if kai and mode == K8S_JOB else None

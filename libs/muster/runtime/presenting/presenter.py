@@ -289,6 +289,7 @@ class Presenter(Follower[ReadState]):
 
     async def _unit(self, uid: str) -> bool:
         await self._note_once(f"over/{uid}", desired.overuse_event(self.state, uid))
+        await self._note_once(f"size/{uid}", desired.size_event(self.state, uid))
         await self._note_once(f"alarm/{uid}", desired.alarm_event(self.state, uid))
         await self._note_once(f"settings/{uid}", desired.settings_event(self.state, uid))
         await self._note_once(f"pods/{uid}", desired.pods_event(self.state, uid))

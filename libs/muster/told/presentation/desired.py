@@ -22,6 +22,7 @@ from muster.core.reading.kubequeue import (
     unit_content,
 )
 from muster.core.workloads.registry import KINDS, is_job, suffix_of
+from muster.events.elastic import GrowthDenied, GrowthGranted
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
@@ -106,6 +107,7 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
     reason = jobs.reason(status)
     if status.phase == "finished":
         return UnitState(reason.code, reason, admitted=False, passing=False)
+    reason = jobs.with_size(reason, status)
     row, charged = CODES[status.code], status.charge is not None
     phase = "Enqueued"
     if status.phase == "running":
@@ -291,14 +293,31 @@ def overuse_event(state: ReadState, uid: str) -> EventNote | None:
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     if workload is None or charge is None:
         return None
-    record = state.records.get(uid)
-    if charge.over:
-        reason = explain.beyond_grant(charge.over, charge.granted)
+    record, told = state.records.get(uid), job_status(state, uid).charge
+    if told is not None and told.beyond:
+        reason = explain.beyond_grant(told.beyond, told.granted, charge.queue, told.back_at)
     elif record is not None and record.adoption == "bypassed" and uid not in state.leaving:
         reason = jobs.reason(job_status(state, uid))
     else:
         return None
     return note_on(state, workload.ref, workload.api_version, digest((uid, reason.key)), reason.code, reason.text)
+
+
+def size_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event for growth that was denied or granted, for a waiting upgrade, or for released workers; one for each
+    change.
+    """
+    workload, record = state.queues.workloads.get(uid), state.records.get(uid)
+    if workload is None or record is None or record.change is None or uid not in state.queues.ledger.charges:
+        return None
+    event, at = record.change.event, record.change.at
+    open_denial = record.growth.denied is not None if isinstance(event, GrowthDenied) else False
+    recent = not isinstance(event, GrowthDenied) and state.now - record.change.time <= ADMITTED_MS
+    if not (open_denial or recent):
+        return None
+    reason = raywords.size_reason(event)
+    stamp, kind = f"{state.generation}-{at.seq}-{at.item}", "Normal" if isinstance(event, GrowthGranted) else "Warning"
+    return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text, kind=kind)
 
 
 def alarm_event(state: ReadState, uid: str) -> EventNote | None:

@@ -74,7 +74,7 @@ def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
 
 def _words(gang: GangShown, held: GangHeld) -> str:
     """The text without the name of the gang."""
-    return nodewords.gang_event_text(held.event, gang.counted().alive, gang.minimum)
+    return nodewords.gang_event_text(held.event, gang.counted(), gang.minimum)
 
 
 def _stamp(held: GangHeld, ref: Ref) -> str:

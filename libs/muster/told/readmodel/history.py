@@ -343,6 +343,7 @@ HISTORY: Mapping[type[Event], History] = {
     elastic.GrowthGranted: _itself("turn"),
     elastic.GrowthDenied: _itself("turn"),
     elastic.GrowthWithdrawn: _itself("turn"),
+    elastic.SurplusOrdered: _itself("turn"),
     elastic.GateSet: _of_owner("step"),
     elastic.WorkersChosen: _of_owner("turn"),
     elastic.WorkersKept: _itself("turn"),

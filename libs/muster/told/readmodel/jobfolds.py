@@ -23,7 +23,14 @@ from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.elastic import (
+    GateSet,
+    GrowthDenied,
+    GrowthGranted,
+    GrowthRequested,
+    GrowthWithdrawn,
+    SurplusOrdered,
+)
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import LogNearlyFull
 from muster.model.closed import total
@@ -32,7 +39,16 @@ from muster.model.workload import Workload
 from muster.told.codes.values import Leaving, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.history import Historian
 from muster.told.readmodel.objectfolds import cluster_gone, cluster_seen
-from muster.told.readmodel.readstate import Illegal, ReadState, asked_in, fade, leaving_for, prune, record_of
+from muster.told.readmodel.readstate import (
+    Illegal,
+    ReadState,
+    SizeChange,
+    asked_in,
+    fade,
+    leaving_for,
+    prune,
+    record_of,
+)
 from muster.told.readmodel.touched import Marker
 
 # --- phases -----------------------------------------------------------------------------------------------------------
@@ -227,7 +243,9 @@ class JobFolds:
         self._mark.queues(event.before, event.queue)
         self._mark.tree()
 
-    def _charge_changed(self, _state: ReadState, _at: Position, event: ChargeChanged) -> None:
+    def _charge_changed(self, state: ReadState, at: Position, event: ChargeChanged) -> None:
+        record = record_of(state, event.ref)
+        record.over_since = (record.over_since or at.at) if event.over else 0
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
 
@@ -236,18 +254,27 @@ class JobFolds:
         growth.granted, growth.asked, growth.denied = event.granted, asked_in(event.units), None
         self._mark.jobs(event.ref.uid)
 
-    def _growth_denied(self, state: ReadState, _at: Position, event: GrowthDenied) -> None:
-        record_of(state, event.ref).growth.denied = event
+    def _growth_denied(self, state: ReadState, at: Position, event: GrowthDenied) -> None:
+        record = record_of(state, event.ref)
+        record.growth.denied, record.change = event, SizeChange(event, Cause(at.seq, at.item), at.at)
         self._mark.jobs(event.ref.uid)
 
-    def _grown(self, state: ReadState, _at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
-        growth = record_of(state, event.ref).growth
+    def _grown(self, state: ReadState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
+        record = record_of(state, event.ref)
+        growth, record.change = record.growth, SizeChange(event, Cause(at.seq, at.item), at.at)
+        record.over_since = (record.over_since or at.at) if event.over else 0
         growth.granted, growth.asked, growth.denied = event.groups, {}, None
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
 
+    def _surplus(self, state: ReadState, at: Position, event: SurplusOrdered) -> None:
+        record_of(state, event.ref).change = SizeChange(event, Cause(at.seq, at.item), at.at)
+        self._mark.jobs(event.ref.uid)
+
     def _gate_set(self, state: ReadState, _at: Position, event: GateSet) -> None:
         growth = record_of(state, event.owner).growth
+        if not event.groups:
+            return
         growth.ceilings = event.ceilings
         growth.granted = growth.granted or event.most
         self._mark.jobs(event.owner.uid)

@@ -27,7 +27,7 @@ from muster.core.stage import StageState
 from muster.core.workloads.registry import is_job
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered
-from muster.events.elastic import GrowthUnit
+from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthUnit, GrowthWithdrawn, SurplusOrdered
 from muster.events.facts import PodGone
 from muster.events.raydemand import RayDemandObserved
 from muster.events.reasons import AdoptionReason
@@ -54,6 +54,15 @@ GONE_KEPT = 2_000
 """Jobs that are gone and still remembered: the newest."""
 GONE_KEPT_MS = 14 * 24 * 3_600_000
 """How long a job that is gone is remembered, by log time."""
+
+
+class SizeChange(Struct, frozen=True):
+    """A decision about the size of a running Ray cluster, and the decision's place in the log."""
+
+    event: GrowthDenied | GrowthGranted | GrowthWithdrawn | SurplusOrdered
+    at: Cause
+    time: int
+    """Log time (ms)."""
 
 
 class Record(Struct):
@@ -86,6 +95,10 @@ class Record(Struct):
     reason: str = ""
     """The reason of the release, or of leaving the queue."""
     growth: Scaling = field(default_factory=Scaling)
+    change: SizeChange | None = None
+    """The last answer to growth, or the last order to release workers, under the present charge."""
+    over_since: int = 0
+    """Since when more runs than was granted; 0 within the grant."""
     happenings: list[Happening] = field(default_factory=list)
 
 

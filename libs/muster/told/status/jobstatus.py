@@ -20,6 +20,8 @@ class Charged(Struct, frozen=True):
     """and the granted amounts of the same resources."""
     scaling: Scaling | None = None
     """How far the job's Ray cluster may grow, for a cluster that scales itself and has asked or been limited."""
+    back_at: int = 0
+    """Log time (ms) from which the excess is taken back while the quota is above its max; 0: never."""
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from muster.core.queueing.book import Place
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import counted
+from muster.core.quota.demand import Charge, counted
 from muster.core.quota.ledger.idling import budget
 from muster.core.quota.ledger.quotaledger import Owing, leaf_of
 from muster.events.gangs import GangHeldBack, HeldAs, held_as
@@ -61,7 +61,7 @@ from muster.told.codes.values import (
 )
 from muster.told.readmodel.gangsshown import GangShown
 from muster.told.readmodel.jobfolds import phase_of, running
-from muster.told.readmodel.readstate import ReadState, refused_by, waits_since
+from muster.told.readmodel.readstate import ReadState, Record, refused_by, waits_since
 from muster.told.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 
 # --- job --------------------------------------------------------------------------------------------------------------
@@ -96,16 +96,27 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
         facets |= {"unknown_class": unknown, "priority": state.queues.priority_of(workload)} if unknown else {}
     if charge is not None:
         scaling = None
-        if record is not None and (record.growth.granted or record.growth.alarm is not None):
+        if record is not None and (record.growth.granted or record.growth.alarm or record.growth.denied):
             claim = state.queues.ledger.claims.by_uid.get(uid) if record.growth.denied is not None else None
             promised = claim.promised_now(state.now) if claim is not None else 0
             scaling = replace(record.growth, promised=promised)
-        facets |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
+        back_at = _back_at(state, record, charge) if charge.over else 0
+        charged = Charged(charge.request, charge.over, charge.granted, scaling, back_at)
+        facets |= {"queue": charge.queue, "charge": charged}
     if CODES[code].started:
         facets["pods"] = state.pods.of(uid, state.presence)
     elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
         facets["pods"] = state.pods.ended(uid, record, state.presence)
     return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**facets, **common})
+
+
+def _back_at(state: ReadState, record: Record | None, charge: Charge) -> int:
+    """When the excess is taken back; the new cluster of an upgrade waits instead."""
+    limit = state.queues.ledger.rules_of(charge.queue).overuse_ms
+    workload = state.queues.workloads.get(record.ref.uid) if record is not None else None
+    if record is None or workload is None or workload.outgoing or not (limit and record.over_since):
+        return 0
+    return record.over_since + limit
 
 
 # --- over ---------------------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def _applied(event: effects.EffectApplied) -> str:
     if event.action == "remove_worker":
         return "the pod of the worker is deleted"
     if event.action == "gate":
-        return f"maxReplicas is set to the grant as of resourceVersion {event.rv}"
+        return f"the RayCluster follows the grant as of resourceVersion {event.rv}"
     if event.ref.kind == PODS.kind:
         return "the pod is evicted, and ends"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
@@ -424,6 +424,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.GrowthGranted: ("may grow", _alone(raywords.granted)),
     elastic.GrowthDenied: ("may not grow", _alone(raywords.denied)),
     elastic.GrowthWithdrawn: ("shrinks", _alone(raywords.withdrawn)),
+    elastic.SurplusOrdered: ("releases", _alone(raywords.surplus)),
     elastic.GateSet: ("limits", _alone(raywords.gate)),
     elastic.WorkersChosen: ("takes back", _alone(raywords.chosen)),
     elastic.WorkersKept: ("keeps all", _alone(raywords.kept)),

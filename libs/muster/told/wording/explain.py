@@ -58,7 +58,9 @@ def amounts(short: Shortfall, limit: str, by: str = "") -> str:
 def beside(short: Shortfall) -> str:
     """Quota that is neither used nor free; empty without such quota."""
     held, kept = (format_quantity(amount, short.resource) for amount in (short.held, short.kept))
-    held_text = f", held {held} for {short.claimant or 'others'}" if short.held else ""
+    names = ", ".join(filter(None, (short.claimant, *short.beside[:-1])))
+    last = f" and {short.beside[-1]}" if short.beside else ""
+    held_text = f", held {held} for {names or 'others'}{last}" if short.held else ""
     return f"{held_text}, kept {kept} for the guarantees of others" if short.kept else held_text
 
 
@@ -305,13 +307,17 @@ def resume_failed(problem: FieldProblem | None, until: str) -> Reason:
     )
 
 
-def beyond_grant(over: Vector, granted: Vector) -> Reason:
-    """More of a job runs than its grant, resource by resource."""
+def beyond_grant(over: Vector, granted: Vector, queue: str, back_at: int) -> Reason:
+    """More of a job runs than its grant, resource by resource.
+
+    ``back_at``: the log time at which the excess is taken back, where the tree has such a time; else 0.
+    """
+    back = f" While quota {queue} is above its max, the excess is taken back at {rfc3339(back_at)}" if back_at else ""
     text = (
         f"{format_vector(over)} runs beyond its grant ({format_vector(granted)}): all of it is charged, and "
-        "it is the first of its priority to be evicted. Scale it down, or suspend it and raise its request"
+        f"it is the first of its priority to be evicted. Scale it down, or suspend it and raise its request.{back}"
     )
-    return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}", text)
+    return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}{back_at}", text.removesuffix("."))
 
 
 SUSPENDED_OUTSIDE = Reason(

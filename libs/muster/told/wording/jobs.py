@@ -94,6 +94,15 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
 
 
+def with_size(shown: Reason, status: JobStatus) -> Reason:
+    """The reason of a running job, with the denied growth of its Ray cluster."""
+    scaling = status.charge.scaling if status.charge is not None else None
+    if scaling is None or scaling.denied is None:
+        return shown
+    more = raywords.denied(scaling.denied)
+    return Reason(shown.code, f"{shown.key}; {more}", f"{shown.text}; {more}")
+
+
 def _short(status: JobStatus, short: Short) -> Reason:
     if status.code == "WaitingForClaim":
         return explain.waiting_for_claim(short.refusal, short.promised)
@@ -125,7 +134,9 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
     if charge is None:
         return words
     words = f"{words}. {raywords.scaling(charge.scaling, more)}" if charge.scaling is not None else words
-    return f"{words}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else words
+    if not charge.beyond:
+        return words
+    return f"{words}. {explain.beyond_grant(charge.beyond, charge.granted, status.queue, charge.back_at).text}"
 
 
 def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a table of values

@@ -25,7 +25,7 @@ from muster.model.resources import format_vector
 from muster.model.text import counted, few
 from muster.model.victims import Victim
 from muster.told.codes.happenings import Happening
-from muster.told.codes.values import GangStatus, NodesKept
+from muster.told.codes.values import Counted, GangStatus, NodesKept
 from muster.told.wording import explain, problems, raywords, reasons
 from muster.told.wording.explain import Reason, terms
 
@@ -144,12 +144,12 @@ def _lasts(short: Shortage) -> bool:
     return all(obstacle.code in ("too_small", "node_affinity") for obstacle in short.obstacles)
 
 
-def half_bound(bound: int, minimum: int) -> str:
+def half_bound(pods: Counted, minimum: int) -> str:
     """A started gang has fewer bound pods than its minimum: the text for readers of the gang's Events alone."""
-    return (
-        f"{bound} of its pods have a node and it needs {minimum}: they stay, and the others are placed as soon as "
-        "there is room"
-    )
+    bound, done = pods.alive - pods.succeeded, pods.succeeded
+    parts = [f"{bound} of its pods {'has' if bound == 1 else 'have'} a node"] if bound or not done else []
+    parts += [f"{done} {'has' if done == 1 else 'have'} succeeded"] if done else []
+    return f"{', '.join(parts)} and it needs {minimum}: they stay, and the others are placed as soon as there is room"
 
 
 def judged(verdict: Verdict) -> str:
@@ -400,14 +400,13 @@ def _verdict(status: GangStatus) -> str:
     return judged(verdict)
 
 
-def gang_event_text(event: GangHeldBack, alive: int, minimum: int) -> str:
-    """The text of an Event on pods that wait, after the names of the pods.
-
-    ``alive``: how many pods of the gang have a node, of the ``minimum`` that the gang needs.
+def gang_event_text(event: GangHeldBack, pods: Counted, minimum: int) -> str:
+    """The text of an Event on pods that wait, after the names of the pods. ``pods``: of the gang, which needs
+    ``minimum``.
     """
     text = _gang_event_text(event)
-    if event.gang and event.reason != "broken" and 0 < alive < minimum:
-        return f"{text}; {half_bound(alive, minimum)}"
+    if event.gang and event.reason != "broken" and 0 < pods.alive < minimum:
+        return f"{text}; {half_bound(pods, minimum)}"
     return text
 
 

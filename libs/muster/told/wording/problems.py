@@ -60,11 +60,15 @@ TEMPLATES: dict[str, str] = {
     "size_unknown": "is missing, and nothing else says what its pods ask for; add it",
     "idle_suspended": "is true, and the autoscaler stopped the cluster because nothing used it; set "
     "spec.idleSuspend to false and spec.suspend to true, and it is queued again",
-    "uses_existing_cluster": "KubeRay cannot suspend a RayJob that uses an existing cluster; describe the cluster in "
-    "spec.rayClusterSpec instead",
+    "uses_existing_cluster": "KubeRay cannot suspend a RayJob that uses an existing cluster; create it again without "
+    "spec.suspend, or describe the cluster in spec.rayClusterSpec instead",
     "ray_cluster_missing": "is missing, so there is nothing to queue; add it",
-    "keeps_its_cluster": "must be true, since KubeRay suspends only RayJobs whose cluster it may shut down; set "
-    "it to true",
+    "keeps_its_cluster": "must be true, since KubeRay suspends only RayJobs whose cluster it may shut down, and never "
+    "takes back a refusal; delete the RayJob, and create it again with true, or without the field where the policies "
+    "hold",
+    "has_deletion_rules": "excludes spec.shutdownAfterJobFinishes, without which KubeRay suspends no RayJob, and "
+    "KubeRay never takes back a refusal; delete the RayJob, and create it again with spec.shutdownAfterJobFinishes: "
+    "true and spec.ttlSecondsAfterFinished instead",
     "submitter_in_kai_queue": "KAI-Scheduler does not support RayJob with K8sJobMode, and KubeRay starts none in a KAI "
     "queue; set it to HTTPMode, SidecarMode or InteractiveMode",
     "suspends_its_cluster": "keeps the RayCluster suspended once the service is resumed; leave the field out, "

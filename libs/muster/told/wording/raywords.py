@@ -6,12 +6,14 @@ The waiting demand of a Ray cluster: each piece, with the fate of the piece in e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import assert_never
 
 from muster.core.objects.meta import rfc3339
 from muster.events import alarms, elastic
 from muster.events.raydemand import RayDemandObserved
 from muster.model.closed import total
 from muster.model.demand import Shortfall
+from muster.model.elastic import PENDING
 from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
@@ -44,7 +46,11 @@ def requested(event: elastic.GrowthRequested) -> str:
     """``RayCluster ns/c wants 3 more workers in small, beyond small 2``."""
     if not event.units:
         return f"{event.cluster} wants no more than it has"
-    wanted = ", ".join(unit_text(unit) for unit in event.units[:5])
+    others = [unit for unit in event.units if PENDING not in unit.groups]
+    new = f"{event.pending}, the new cluster of an upgrade" if event.pending is not None else ""
+    if not others:
+        return f"{event.ref} wants {new}, beside the serving one"
+    wanted = ", ".join([unit_text(unit) for unit in others[:5]] + ([new] if new else []))
     return f"{event.cluster} wants {wanted} more; granted are {counts(event.granted)}"
 
 
@@ -66,6 +72,9 @@ def counts(counts_by_group: Mapping[str, int]) -> str:
 
 
 def granted(event: elastic.GrowthGranted) -> str:
+    if event.pending is not None:
+        beside = f"{event.pending}, the new cluster of an upgrade, starts beside the serving one"
+        return f"{beside}; {format_vector(event.request)} at {event.queue} until the old cluster is gone"
     return (
         f"{event.cluster} may grow by {_of_groups(event.added)}, to {_of_groups(event.groups)}; "
         f"{format_vector(event.request)} at {event.queue}"
@@ -82,9 +91,14 @@ def withdrawn(event: elastic.GrowthWithdrawn) -> str:
 
 def denied(event: elastic.GrowthDenied) -> str:
     never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
+    upgrade = next((refusal.short for refusal in event.refusals if PENDING in refusal.groups), None)
+    if upgrade is not None and PENDING in event.groups:
+        return f"its upgrade waits for {refused_by(upgrade)}{never}; the old cluster serves on"
     first = f"{counts(event.groups)} more for {event.cluster} do not fit: {refused_by(event.short)}{never}"
-    others = [f"nor do {counts(other.groups)}: {refused_by(other.short)}" for other in event.others[:SHOWN]]
-    more = len(event.others) - SHOWN
+    rest = [other for other in event.others if PENDING not in other.groups]
+    others = [f"nor do {counts(other.groups)}: {refused_by(other.short)}" for other in rest[:SHOWN]]
+    others += [f"its upgrade waits for {refused_by(upgrade)}"] if upgrade is not None else []
+    more = len(rest) - SHOWN
     return "; ".join([first, *others, *([f"and {more} more are refused"] if more > 0 else [])])
 
 
@@ -100,12 +114,19 @@ def scaling(judged: Scaling, tried: str = "") -> str:
 
     ``tried``: the attempt to make room for the asked replicas.
     """
+    alone = bool(judged.asked) and not judged.granted
+    if alone and judged.denied is not None:
+        text = denied(judged.denied)
+        return f"{text[:1].upper()}{text[1:]}"
     most = f", of at most {counts(judged.ceilings)}" if judged.ceilings else ""
     text = f"Granted: {counts(judged.granted)}{most}"
-    if judged.asked:
+    asked = {name: count for name, count in judged.asked.items() if name != PENDING}
+    if asked:
         why = f"; {denied(judged.denied)}{tried}" if judged.denied is not None else ""
         why += f". They are promised by {rfc3339(judged.promised)}" if judged.promised else ""
-        text = f"{text}; it asks for {counts(judged.asked)} more{why}"
+        text = f"{text}; it asks for {counts(asked)} more{why}"
+    elif judged.denied is not None:
+        text = f"{text}; {denied(judged.denied)}"
     return f"{text}. {alarm_reason(judged.alarm).text}" if judged.alarm is not None else text
 
 
@@ -126,7 +147,28 @@ def alarm(event: alarms.AlarmRaised) -> str:
     return alarm_reason(event).text
 
 
+def size_reason(
+    event: elastic.GrowthDenied | elastic.GrowthGranted | elastic.GrowthWithdrawn | elastic.SurplusOrdered,
+) -> Reason:
+    """What was decided about the size of a running cluster, as an Event says it."""
+    match event:
+        case elastic.GrowthDenied():
+            code = "UpgradeWaits" if PENDING in event.groups else "GrowthDenied"
+            return Reason(code, code, denied(event))
+        case elastic.GrowthGranted():
+            return Reason("UpgradeStarts" if event.pending is not None else "GrowthGranted", "", granted(event))
+        case elastic.GrowthWithdrawn():
+            return Reason("WorkersReleased", "", withdrawn(event))
+        case elastic.SurplusOrdered():
+            return Reason("WorkersReleased", "", surplus(event))
+    assert_never(event)
+
+
 def gate(event: elastic.GateSet) -> str:
+    if event.suspend is not None:
+        return f"{event.ref} is to {'wait, suspended' if event.suspend else 'start'}"
+    if event.stay:
+        return f"the worker groups of {event.ref} are to keep {counts(event.stay)} pods: the rest is beyond the grant"
     shown = f"maxReplicas of {event.ref} is to be {counts(event.most)} (its owner set {counts(event.ceilings)})"
     gone = [pod.name for pods in event.workers.values() for pod in pods]
     if gone:
@@ -157,6 +199,13 @@ def chosen(event: elastic.WorkersChosen) -> str:
     names = listed_workers([worker.ref.name for worker in event.workers])
     how = f"{idle} idle, {busy} busy" if busy else "idle"
     return f"{names} of {event.ref} {'is' if len(event.workers) == 1 else 'are'} drained{purpose} ({how})"
+
+
+def surplus(event: elastic.SurplusOrdered) -> str:
+    return (
+        f"releases workers: {format_vector(event.surplus)} runs beyond its grant and quota {event.queue} is above "
+        "its max; the rest runs on"
+    )
 
 
 def kept(event: elastic.WorkersKept) -> str:

@@ -6,6 +6,7 @@ from kit import facts
 from kit.audits import audit
 from kit.scenes import TWO, Scene
 from muster.events.decisions import SuspensionOrdered
+from muster.events.elastic import SurplusOrdered
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 
@@ -60,7 +61,10 @@ def test_what_runs_beyond_its_grant_is_overuse() -> None:
     found = scene()
     found.do(facts.cluster("mine", "a", asks=facts.vector(cpu=9)))
     found.lines("time +61s")
-    assert ordered(found) == [("mine", "overuse")]
+    assert [each.surplus for each in found.bench.happened(SurplusOrdered)] == [facts.vector(cpu=1)]
+    assert not ordered(found), "its workers go first"
+    found.lines("time +61s")
+    assert ordered(found) == [("mine", "overuse")], "they did not go"
 
 
 def test_within_the_max_nothing_is_suspended() -> None:

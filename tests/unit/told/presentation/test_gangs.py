@@ -159,6 +159,8 @@ def test_a_gang_that_has_lost_a_part_is_told_how_much_of_it_is_left(sight: Sight
     )
     sight.held("bind_refused", "c", problem=as_told("video/c: a policy says no"), cycle=0)
     assert "2 of its pods have a node and it needs 3" in sight.events()[0][2]
+    sight.pods("a", node="n", over=True, succeeded=True)
+    assert "1 of its pods has a node, 1 has succeeded and it needs 3" in sight.events()[0][2]
     sight.pods("d", node="n")
     assert "of its pods have a node" not in sight.events()[0][2], "it has its minimum"
 

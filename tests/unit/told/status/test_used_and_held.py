@@ -82,6 +82,8 @@ def test_the_advice_fits_what_refuses_it() -> None:
     full = Shortfall("root/a", "cpu", asked=3_000, used=8_000, limit=10_000, held=1_000, claimant="a/owed")
     assert waiting_for_quota(full).code == "InsufficientQuota", "without the claim it would not fit either"
     assert "held 1 for a/owed" in waiting_for_quota(full).text
+    several = replace(full, beside=("b/one", "b/two"))
+    assert "held 1 for a/owed, b/one and b/two" in waiting_for_quota(several).text, "every claim is named"
 
 
 def test_a_limit_that_no_release_helps_comes_before_one_that_may_pass() -> None:

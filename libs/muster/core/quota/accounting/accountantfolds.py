@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
-from muster.core.quota.accounting import growth, podasks
+from muster.core.quota.accounting import growth, overuse, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import refused
 from muster.core.quota.claims import Claim
@@ -38,7 +38,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, SurplusOrdered
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -167,6 +167,7 @@ def released(state: AccountantState, at: Position, event: QuotaReleased) -> None
         state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
+    state.opened = {cluster: owner for cluster, owner in state.opened.items() if owner != uid}
     charge, kind = state.ledger.release(uid, event.attempt, at.at), after_release(event.reason)
     if charge is not None and kind == "unplaced" and waits(workload):
         state.ledger.park(uid, event.attempt, charge)
@@ -249,6 +250,12 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
     if entry is not None:
         entry.suspension_recorded = True
         recheck(state, event.ref.uid)
+
+
+def surplus_ordered(state: AccountantState, _at: Position, event: SurplusOrdered) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        overuse.reduced(state, entry)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
@@ -374,6 +381,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
         if owner in state.entries:
+            growth.started(state, event.child)
             _scales_itself(state.entries[owner], event.child.elastic)
         if former != owner:
             touched(state, at, former)
@@ -383,6 +391,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
+    touched(state, at, growth.pending_gone(state, event.ref.uid))
     touched(state, at, state.presence.child_gone(event))
     _owner_gone(state, at)
 

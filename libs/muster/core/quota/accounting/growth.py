@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
 from muster.core.quota.accounting.rechecks import beyond, recheck, running
 from muster.core.quota.claims import is_down
@@ -31,9 +33,10 @@ from muster.events.elastic import (
     WorkersKept,
 )
 from muster.model.demand import Demand, Shortfall
-from muster.model.elastic import Counts
+from muster.model.elastic import PENDING, Counts
 from muster.model.keys import Position
 from muster.model.resources import Vector, add_into, highest
+from muster.model.workload import ChildState
 
 # --- folds --------------------------------------------------------------------------------------------------------
 
@@ -55,9 +58,30 @@ def denied(state: AccountantState, _at: Position, event: GrowthDenied) -> None:
         growth.denied = event
 
 
+def started(state: AccountantState, child: ChildState) -> None:
+    """The granted new cluster of an upgrade starts: its pods are charged as they are from here on."""
+    if not child.held:
+        state.opened.pop(child.ref.uid, None)
+
+
+def pending_gone(state: AccountantState, cluster: str) -> str | None:
+    """The new cluster of an upgrade is gone before it started: nothing is asked for it. Returns its service."""
+    for growth in state.growths.values():
+        if growth.asked.pending is not None and growth.asked.pending.uid == cluster:
+            left = tuple(unit for unit in growth.asked.units if PENDING not in unit.groups)
+            growth.asked = structs.replace(growth.asked, units=left, pending=None)
+    return state.opened.pop(cluster, None)
+
+
 def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharge) -> None:
     """The grant from here on. A request on top of another grant is void."""
     uid = event.ref.uid
+    if isinstance(event, GrowthGranted) and event.pending is not None:
+        entry.upgrading = True
+        if not state.presence.children.get(uid, {}).get(event.pending.uid):  # Else the cluster runs already.
+            state.opened[event.pending.uid] = uid
+        if event.groups:
+            entry.outgoing, entry.outgoing_pods = dict(entry.request), entry.pods
     entry.groups, entry.request = dict(event.groups), event.grant
     entry.aside, entry.pods = event.aside, event.grant_pods
     state.growths.pop(uid, None)
@@ -146,15 +170,22 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         (entry, growth)
         for uid, growth in state.growths.items()
         if (entry := state.entries.get(uid)) is not None
+        and uid not in state.due_change  # The grant builds on the charge of the next commit.
         and (growth.denied is None or room.again(entry.queue, growth.denied))
         and may_grow(state, entry, growth)
     ]
     for entry, growth in sorted(asking, key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)):
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
-            common = _recharge(state, entry, added, growth.asked.each)
+            common = _recharge(state, entry, added, growth.asked.each, growth.asked.start)
             _charge(state, entry.ref.uid, common, scratch)
-            yield GrowthGranted(cause=growth.cause, cluster=growth.asked.cluster, added=added, **common)
+            yield GrowthGranted(
+                cause=growth.cause,
+                cluster=growth.asked.cluster,
+                added=added,
+                pending=growth.asked.pending if PENDING in added else None,
+                **common,
+            )
         elif refusals and _is_news(growth, refusals):
             yield _denial(entry, growth, refusals)
 
@@ -188,6 +219,8 @@ def _fitting(
     refusals: list[GrowthRefusal] = []
     for unit in growth.asked.units:
         left = unit.times
+        if PENDING in unit.groups and added:
+            continue  # A new cluster begins with its own size: it is asked for again, alone.
         for option in (GrowthOption(unit.groups), *unit.otherwise):
             if not left:
                 break
@@ -225,7 +258,7 @@ def _shortfall(
     """The first limit that refuses the additional charge."""
     uid = entry.ref.uid
     charge, claim = state.ledger.charges[uid], state.ledger.claims.by_uid.get(uid)
-    common = _recharge(state, entry, added, growth.asked.each)
+    common = _recharge(state, entry, added, growth.asked.each, growth.asked.start)
     pods = max(common["pods"] - charge.pods, 0)
     more = Demand(beyond(common["request"], charge.request), pods, charge.preemptible, jobs=0)
     own = uid if claim is not None and claim.is_for(uid, added) else ""
@@ -280,15 +313,22 @@ def _plus(counts: Counts, groups: Counts, times: int) -> Counts:
     return total
 
 
-def _recharge(state: AccountantState, entry: Entry, added: Counts, costs: Mapping[str, ReplicaCost]) -> dict[str, Any]:
-    """The common fields of a grant and its withdrawal. ``added``: replicas on top; negative counts are taken away."""
+def _recharge(
+    state: AccountantState, entry: Entry, added: Counts, costs: Mapping[str, ReplicaCost], start: Counts | None = None
+) -> dict[str, Any]:
+    """The common fields of a grant and its withdrawal. ``added``: replicas on top; negative counts are taken away.
+    ``start``: the replicas of a new cluster, where the cluster scales itself.
+    """
     tree = state.ledger.tree_of(entry.queue)
     profile = tree.profile if tree is not None else "ack"
     groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
     for name, count in added.items():
         share = costs[name]
-        groups[name] = max(groups.get(name, 0) + count, 0)
-        if not (groups[name] or share.hosts):
+        if name == PENDING:
+            groups = dict(start or {})
+        else:
+            groups[name] = max(groups.get(name, 0) + count, 0)
+        if name != PENDING and not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.
         add_into(grant, share.cost(profile), count)
         add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)

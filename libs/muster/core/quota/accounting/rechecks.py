@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting import suspending
+from muster.core.quota.accounting.overuse import note_overuse
 from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
@@ -58,7 +58,9 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if workload is None or workload.phase == "finished":
         named = not entry.child or state.last_child.get(uid) == entry.child
         return ({}, 0) if named and state.presence.in_use(uid) else (entry.request, entry.pods)
-    if entry.groups or not is_active(workload):
+    if not is_active(workload) or uid in state.opened.values():
+        return entry.request, entry.pods
+    if entry.groups:
         return entry.request, entry.pods
     tree = state.ledger.tree_of(entry.queue)
     need = workload.need.get(tree.profile if tree is not None else "ack", {})
@@ -67,6 +69,23 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if not state.presence.wants(uid):
         return entry.request, entry.pods  # Its controller may make another child.
     return lowest(entry.request, beyond(need, workload.asks)), entry.pods
+
+
+def note_upgraded(state: AccountantState, entry: Entry) -> None:
+    """Once one cluster of an upgraded RayService is left, the grant of the other one ends."""
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    if not entry.upgrading or workload is None or workload.outgoing or uid in state.opened.values():
+        return
+    if len(state.presence.children.get(uid, ())) < 2:
+        tree = state.ledger.tree_of(entry.queue)
+        need = workload.need.get(tree.profile if tree is not None else "ack", {})
+        if entry.groups:
+            entry.request, entry.pods = beyond(entry.request, entry.outgoing), max(entry.pods - entry.outgoing_pods, 0)
+        else:
+            entry.request, entry.fixed = lowest(entry.request, need), workload.fixed_pods
+            entry.pods = min(entry.pods, sum(entry.fixed.values()))
+        entry.upgrading, entry.outgoing, entry.outgoing_pods = False, {}, 0
+        entry.aside = aside_of(workload, need)
 
 
 def is_active(workload: Workload | None) -> bool:
@@ -157,11 +176,12 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     workload, claims = state.workloads.get(uid), state.ledger.claims
+    note_upgraded(state, entry)
     note_acted(state, entry)
     note_idle(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
-    suspending.note_overuse(state, entry)
+    note_overuse(state, entry)
     over = release_reason(state, entry) is not None
     _set(state.due_release, uid, over)
     _set(state.due_move, uid, not over and must_move(state, entry))

@@ -1,10 +1,4 @@
-"""Jobs suspended for their own sake, or for the overuse of their quota.
-
-Overuse: a job runs without an admission, or beyond its grant, while its quota is above its max. Where the tree sets
-``muster.dev/overuse-timeout``, the job is suspended after this time, and queued. The youngest job goes first, and no
-more jobs than needed. A pause of evictions also pauses these suspensions.
-
-For its own sake: an admitted job does not come to run, or has lost too many of its pods.
+"""Jobs suspended for their own sake: an admitted job does not come to run, or has lost too many of its pods.
 
 A job placed by kube-scheduler has a PodGroup; its pods with a node are counted. The condition of a PodGroup is no
 proof: after True it never says False again. A kube-scheduler that dies after binding the pods does not write it. A
@@ -18,73 +12,9 @@ from typing import Literal
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, can_suspend
-from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
-from muster.events.decisions import SuspensionOrdered
 from muster.model.problem import FieldProblem, problem
-from muster.model.resources import Vector, add_into
 from muster.model.workload import together
-
-# --- overuse ----------------------------------------------------------------------------------------------------------
-
-
-def note_overuse(state: AccountantState, entry: Entry) -> None:
-    """Remember since when the job overuses its admission, and the time of its suspension."""
-    uid, limit = entry.ref.uid, state.ledger.rules_of(entry.queue).overuse_ms
-    if not _uses(state, entry):
-        entry.over_since = 0
-    elif not entry.over_since:
-        entry.over_since = state.now
-    if limit and entry.over_since and not entry.leaving:
-        state.overuse[uid] = max(entry.over_since + limit, entry.spared_until)
-    else:
-        state.overuse.pop(uid, None)
-
-
-def overuse_suspensions(state: AccountantState, ordered: set[str]) -> Iterator[SuspensionOrdered]:
-    """The jobs to suspend now. ``ordered``: uids of jobs suspended in this commit for another reason."""
-    if not any(at <= state.now for at in state.overuse.values()):
-        return
-    excess: dict[str, Vector] = {}
-    entries = [state.entries[uid] for uid in state.overuse if uid not in ordered]
-    for entry in sorted(entries, key=lambda entry: (-entry.over_since, entry.ref.key)):
-        workload, uid = state.workloads.get(entry.ref.uid), entry.ref.uid
-        if workload is None or not can_suspend(workload) or "evictions" in state.resting(entry.queue):
-            continue
-        chain = [path for path in chain_of(entry.queue) if path in state.ledger.nodes]
-        for path in chain:
-            if path not in excess:
-                excess[path] = _excess(state, path, ordered)
-        if not any(excess[path].get(name, 0) > 0 for path in chain for name in _uses(state, entry)):
-            continue
-        for path in chain:  # A younger job goes first, even before its time.
-            add_into(excess[path], state.ledger.charges[uid].request, -1)
-        if state.overuse[uid] <= state.now:
-            cause = state.causes.get(uid, entry.cause)
-            yield SuspensionOrdered(cause=cause, ref=entry.ref, attempt=entry.attempt, reason="overuse")
-
-
-def _uses(state: AccountantState, entry: Entry) -> Vector:
-    """The part of the charge that was not admitted."""
-    charge = state.ledger.charges.get(entry.ref.uid)
-    if charge is None:
-        return {}
-    return charge.request if entry.bypassed else charge.over
-
-
-def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
-    """How far a node is above its max without the leaving jobs; negative amounts below the max."""
-    used = state.ledger.used.get(path, {})
-    excess = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
-    if any(amount > 0 for amount in excess.values()):
-        for uid, entry in state.entries.items():
-            if (entry.leaving or uid in ordered) and path in chain_of(entry.queue):
-                add_into(excess, state.ledger.charges[uid].request, -1)
-    return excess
-
-
-# --- suspending -------------------------------------------------------------------------------------------------------
-
 
 Why = Literal["running_timeout", "unschedulable", "stale_gang"]
 

@@ -41,9 +41,10 @@ def short_of(
     """The shortfall at the limit of a node, ``now``. A request above the max is refused by the max."""
     most = node.limit.get(name)
     limit = most if most is not None and asked > most else now
-    claimant = claims.claimant_at(node.path, name) if held else ""
+    claimant, others = claims.claimants_at(node.path, name) if held else ("", ())
+    moves = limit != most
     return Shortfall(
-        node.path, name, asked, used, limit, held=held, claimant=claimant, kept=kept, of_runtime=limit != most
+        node.path, name, asked, used, limit, held=held, claimant=claimant, beside=others, kept=kept, of_runtime=moves
     )
 
 
@@ -53,9 +54,12 @@ def short_of_min(
     """The shortfall at the min of a node, the limit of work that is not preemptible. ``others``: the amounts held for
     claimants.
     """
-    held = others.firm.get(node.path, {}).get(name, 0) if others is not None else 0
-    claimant, least = claims.claimant_at(node.path, name) if held else "", node.guaranteed.get(name, 0)
-    return Shortfall(node.path, name, asked, used, least, of_min=True, held=held, claimant=claimant)
+    held, least = (
+        (others.firm.get(node.path, {}) if others is not None else {}).get(name, 0),
+        node.guaranteed.get(name, 0),
+    )
+    claimant, rest = claims.claimants_at(node.path, name) if held else ("", ())
+    return Shortfall(node.path, name, asked, used, least, of_min=True, held=held, claimant=claimant, beside=rest)
 
 
 # --- ledger -----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ class RunningClusters(Struct):
 
     def observed(self, event: ChildObserved) -> None:
         child = event.child
-        if child.ref.kind == "RayCluster" and child.owner_uid:
+        if child.held:
+            self.forget(child.ref.uid)
+        elif child.ref.kind == "RayCluster" and child.owner_uid:
             if self.owner_of.get(child.ref.uid, child.owner_uid) != child.owner_uid:
                 self.forget(child.ref.uid)
             self.owner_of[child.ref.uid] = child.owner_uid
