@@ -177,10 +177,14 @@ class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
 
 
 class SuspensionRecorded(Decision, frozen=True, kw_only=True):
-    """An admitted workload was suspended by another client: charged until its pods are gone, then queued again."""
+    """An admitted workload was suspended by another client: charged until its pods are gone, then queued again.
+
+    ``by``: the field manager of this client, where the object names one.
+    """
 
     ref: Ref
     attempt: int
+    by: str = ""
 
 
 class QuotaReleased(Decision, frozen=True, kw_only=True):

@@ -93,6 +93,11 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "SuspendedOutside",
         "Suspended by another client after its admission",
     ),
+    "suspended by what applies its manifest": (
+        (*BASE, "job one", *RUN, "suspends one by=argocd-controller"),
+        "SuspendedOutside",
+        "Where argocd-controller applies a manifest again: leave suspend out of the manifest",
+    ),
     "resuming it failed": (
         (*BASE, "job one", "failed one refused a policy says no"),
         "ResumeFailed",

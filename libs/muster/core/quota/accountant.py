@@ -210,7 +210,10 @@ class QuotaAccountant(Stage[AccountantState]):
                 yield change
         for uid in state.due_suspension:
             entry = state.entries[uid]
-            yield SuspensionRecorded(cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt)
+            workload = state.workloads.get(uid)
+            by = workload.suspended_by if workload is not None else ""
+            cause = state.causes.get(uid, entry.cause)
+            yield SuspensionRecorded(cause=cause, ref=entry.ref, attempt=entry.attempt, by=by)
 
     @staticmethod
     def _adoptions(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:

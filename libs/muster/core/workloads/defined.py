@@ -250,7 +250,7 @@ class Reader:
         kind, suspended = self._kind.kind, self._suspended(view, meta)
         try:
             life, needs = self._life(view, suspended), Needs()
-            rests = suspended or life.phase == "finished"
+            rests = suspended or life.phase == "finished" or bool(meta.deletion_timestamp)
             if self._special is None or rests or view.get("spec") is None:
                 return child(kind, meta, rests=rests)
             parts = self._special.parts(view, meta, needs, False)
@@ -284,7 +284,10 @@ class Reader:
             field=self._switch,
         )
         refusal = refusal or parts.refusal
-        return workload(row.kind, version, meta, life, needs, refusal=refusal, switch=switch, elastic=parts.elastic)
+        return workload(
+            row.kind, version, meta, life, needs,
+            refusal=refusal, switch=switch, elastic=parts.elastic, suspended_at=row.suspend.at,
+        )  # fmt: skip
 
     def fill(self, raw: bytes, needs: Needs) -> None:
         """Add the pods of an object that is part of another."""

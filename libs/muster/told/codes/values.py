@@ -233,9 +233,10 @@ class Adoption(Struct, frozen=True):
 
 
 class Remainder(Struct, frozen=True):
-    """The job is charged for pods that still exist."""
+    """The job is charged for pods that still exist. ``by``: the field manager that suspended the job."""
 
     remains: Remains
+    by: str = ""
 
 
 class Over(Struct, frozen=True):

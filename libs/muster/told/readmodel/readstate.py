@@ -342,7 +342,7 @@ class ReadState(StageState):
     """uids of jobs that are gone and remembered, in the order in which the jobs went"""
     over: dict[str, None] = field(default_factory=dict)
     """uids of jobs that are over and hold no quota, with an object and with happenings, oldest first"""
-    suspended_outside: dict[str, None] = field(default_factory=dict)
+    suspended_outside: dict[str, str] = field(default_factory=dict)
     write_failures: dict[str, FieldProblem | None] = field(default_factory=dict)
     """workload uid -> the API server's last reason to refuse the resume"""
     shortages: dict[str, Shortage] = field(default_factory=dict)

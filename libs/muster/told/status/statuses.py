@@ -112,8 +112,9 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
 
 
 def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """The object is gone, or can no longer be read."""
-    if uid in state.queues.workloads:
+    """The object is gone or going, or can no longer be read."""
+    workload = state.queues.workloads.get(uid)
+    if workload is not None and (not workload.deleting or workload.phase == "finished"):
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
@@ -150,7 +151,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     workload, record = state.queues.workloads[uid], state.records.get(uid)
     admitted = record.admitted_at if record is not None else 0
     if uid in state.suspended_outside:
-        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid)))
+        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid), state.suspended_outside[uid]))
     if uid in state.leaving:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))

@@ -311,12 +311,20 @@ def beyond_grant(over: Vector, granted: Vector) -> Reason:
     return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}", text)
 
 
-SUSPENDED_OUTSIDE = Reason(
-    "SuspendedOutside",
-    "suspended_outside",
-    "Suspended by another client after its admission; it keeps its quota until its pods are gone, "
-    "then it is queued again",
-)
+def suspended_outside(by: str) -> Reason:
+    """Another client stopped a job that ran. ``by``: the field manager, where known."""
+    who = f"field manager {by}" if by else "another client"
+    text = (
+        f"Suspended by {who} after its admission; it keeps its quota until its pods are gone, then it is queued again"
+    )
+    if by:
+        text += (
+            f". Where {by} applies a manifest again: leave suspend out of the manifest, or have it ignore the field "
+            "(Argo CD: ignoreDifferences)"
+        )
+    return Reason("SuspendedOutside", f"suspended_outside {by}".rstrip(), text)
+
+
 RUNNING_TIMEOUT = Reason(
     "RunningTimeout",
     "running_timeout",

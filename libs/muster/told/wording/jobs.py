@@ -78,8 +78,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.ADMITTED
         case Adoption(why):
             return Reason("Adopted", f"adopted:{why}", _adopted(status, why))
-        case Remainder() if status.code == "SuspendedOutside":
-            return explain.SUSPENDED_OUTSIDE
+        case Remainder(by=by) if status.code == "SuspendedOutside":
+            return explain.suspended_outside(by)
         case Remainder():
             return Reason("Deleted", "Deleted", "It was deleted; its quota is released once its pods are gone")
         case Over() if status.code == "Gone":
@@ -167,9 +167,9 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return _starting(status, start)
         case Adoption(why):
             return _adopted(status, why)
-        case Remainder(remains) if status.code == "SuspendedOutside":
+        case Remainder(remains, _) if status.code == "SuspendedOutside":
             return _ending(status, reason(status).text, remains)
-        case Remainder(remains):
+        case Remainder(remains, _):
             return f"It was deleted, and is charged with {_amount(status)} {_until(status, remains)}"
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
