@@ -233,9 +233,7 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
 
 
 @contextlib.asynccontextmanager
-async def client(
-    plane: ControlPlane, user: User, *, acts_as: tuple[str, str] | None = None
-) -> AsyncIterator[KubeClient]:
+async def client(plane: ControlPlane, user: User, *, acts_as: tuple[str, ...] = ()) -> AsyncIterator[KubeClient]:
     async with KubeClient(plane.url, token=user.token, ca_file=plane.ca_file, acts_as=acts_as) as kube:
         yield kube
 

@@ -290,9 +290,11 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"]
+    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
     problem: FieldProblem | None = None
-    """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
+    """Without pods: for how long, or who refuses them. What kube-scheduler says, where it has no places for its gang;
+    else how many of its pods have none.
+    """
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------

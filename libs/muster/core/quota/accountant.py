@@ -319,11 +319,11 @@ class QuotaAccountant(Stage[AccountantState]):
             if why is not None:
                 ordered.add(uid)
                 yield SuspensionOrdered(
-                    cause=entry.cause if why == "running_timeout" else state.causes.get(uid, entry.cause),
+                    cause=entry.cause if why in ("running_timeout", "no_pods") else state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
                     reason=why,
-                    problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
+                    problem=suspending.said_of(state, entry, why),
                 )
         yield from suspending.overuse_suspensions(state, ordered)
 

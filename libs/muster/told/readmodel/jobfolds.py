@@ -164,6 +164,7 @@ def admitted(state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
 
 _CODES: Mapping[str, Literal["RunningTimeout", "StaleGang", "Overuse"]] = {
     "running_timeout": "RunningTimeout",
+    "no_pods": "RunningTimeout",
     "unschedulable": "RunningTimeout",
     "stale_gang": "StaleGang",
     "overuse": "Overuse",

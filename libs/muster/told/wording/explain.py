@@ -218,7 +218,10 @@ def cleared_for(why: Leaving) -> Reason:
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
-        return unschedulable(problems.line(why.problem)) if why.problem is not None else RUNNING_TIMEOUT
+        if why.problem is None:
+            return RUNNING_TIMEOUT
+        cause = problems.line(why.problem)
+        return podless(cause) if why.problem.code == "no_pods" else unschedulable(cause)
     if why.code in ("StaleGang", "Overuse"):
         return STALE_GANG if why.code == "StaleGang" else OVERUSE
     if why.before:
@@ -352,8 +355,18 @@ def unschedulable(cause: str) -> Reason:
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"], cause: str = "") -> str:
+def podless(cause: str) -> Reason:
+    """The words for an admitted job without pods."""
+    text = f"Suspended again: {cause}. Its quota is free for others, and it is queued again in its place after a pause"
+    return Reason("RunningTimeout", "no_pods", text)
+
+
+def suspended(
+    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"], cause: str = ""
+) -> str:
     """Why an admitted job is suspended again for a reason of its own."""
+    if reason == "no_pods":
+        return podless(cause).text
     if reason == "unschedulable":
         return unschedulable(cause).text
     return {"stale_gang": STALE_GANG.text, "overuse": OVERUSE.text}.get(reason, TIMED_OUT)

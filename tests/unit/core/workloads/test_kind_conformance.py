@@ -28,6 +28,7 @@ from muster.core.stage import Folder
 from muster.core.workloads.edits import BY_HAND
 from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
 from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
     GangAdmitted,
     QuotaReleased,
@@ -344,9 +345,22 @@ def test_its_quota_is_free_when_it_is_going_and_its_pods_are_gone_whatever_its_f
     bench.facts(*pods)
     decided = [event for event in bench.settle() if isinstance(event, QuotaReleased | GangAdmitted | WorkloadAdopted)]
     assert [(type(event), event.ref.name) for event in decided] == [(QuotaReleased, "one"), (GangAdmitted, "two")]
-    # What cleans up after it later counts as itself, and is no part of it.
     bench.facts(seen(kind, set_to(kind, going, suspended=False, status=KNOWN[kind].running)))
     assert not [event for event in bench.settle() if isinstance(event, WorkloadAdopted | QuotaReleased)]
+    # A pod that cleans up after it counts as itself.
+    cleans = PodState(
+        ref=Ref("Pod", "video", "c", "uid-c"),
+        rv=facts.next_rv(),
+        owner_uid="uid-one",
+        request={"cpu": 10},
+        running=True,
+    )
+    bench.facts(PodObserved(pod=cleans))
+    bench.settle()
+    charges = bench.happened(ChargeChanged)
+    assert (charges[-1].request, charges[-1].pods) == ({"cpu": 10}, 1)
+    bench.facts(PodGone(ref=cleans.ref, rv=facts.next_rv()))
+    assert [event.ref.name for event in bench.settle() if isinstance(event, QuotaReleased)] == ["one"]
     bench.sound()
 
 

@@ -65,6 +65,7 @@ from muster.model.workload import SPARK_ROLE
 
 _LEAVES: Mapping[str, Leaving] = {
     "running_timeout": "timed_out",
+    "no_pods": "timed_out",
     "unschedulable": "timed_out",
     "stale_gang": "stale",
     "overuse": "overuse",
