@@ -279,6 +279,8 @@ class Holder(Struct, frozen=True):
     since: int = 0
     """Log time (ms) of the admission or of the first run."""
     phase: str = ""
+    lost: str = ""
+    """A node of the running job that is not ready."""
 
 
 class Wanting(Struct, frozen=True):

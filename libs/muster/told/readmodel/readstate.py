@@ -13,6 +13,7 @@ Plain data without a sentence: codes, numbers, names, and texts that others wrot
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, field
@@ -168,6 +169,12 @@ class NodesShown(Struct):
             self.pods[uid] = PodOnNode(pod.ref, pod.node, pod.owner_uid, pod.request, pod.devices)
         else:
             self.pods.pop(uid, None)
+
+    def lost(self, pods: Iterable[str]) -> str:
+        """The first of the nodes of these pods, by name, that is known and not ready; else empty."""
+        names = {self.pods[uid].node for uid in pods if uid in self.pods}
+        away = [node.ref.name for node in self.nodes.values() if not node.ready and node.ref.name in names]
+        return min(away, default="")
 
 
 # --- pods that do not run ---------------------------------------------------------------------------------------------

@@ -158,7 +158,8 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     if record is not None and record.adoption is not None:
         return _status(state, uid, "Adopted", Adoption(record.adoption), since=record.running_at)
     if not workload.suspended and workload.phase == "running":
-        return _status(state, uid, "Running", Plain(), since=record.running_at if record is not None else 0)
+        since, lost = record.running_at if record is not None else 0, _lost(state, uid)
+        return _status(state, uid, "Running", Plain(), since=since, lost=lost)
     if uid in state.queues.resumed or not workload.suspended:
         return _status(state, uid, "Starting", Start(_remains(state, uid), _verdict(state, uid)), since=admitted)
     if not admitted:
@@ -374,6 +375,10 @@ def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[
             yield _holder(state, uid, amount, charge.namespace)
 
 
+def _lost(state: ReadState, uid: str) -> str:
+    return state.nodes.lost(state.presence.pods_of(uid))
+
+
 def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
     workload, record = state.queues.workloads.get(uid), state.records.get(uid)
     if workload is None:
@@ -383,7 +388,7 @@ def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
     if workload.phase == "finished":
         return Holder(key, amount, "finished", kind)
     if record is not None and record.running_at:
-        return Holder(key, amount, "running", kind, record.running_at)
+        return Holder(key, amount, "running", kind, record.running_at, lost=_lost(state, uid))
     if record is not None and record.admitted_at:
         return Holder(key, amount, "admitted", kind, record.admitted_at)
     return Holder(key, amount, "other", kind, phase=cast(str, workload.phase))

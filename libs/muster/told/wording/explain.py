@@ -361,6 +361,14 @@ def podless(cause: str) -> Reason:
     return Reason("RunningTimeout", "no_pods", text)
 
 
+def on_lost_node(node: str) -> str:
+    """The words for a job with a pod on a node that is not ready."""
+    return (
+        f"its node {node} is not ready, and nothing ends its pods there: its quota is free once the node is back, or "
+        "the node or the pods are deleted"
+    )
+
+
 def suspended(
     reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"], cause: str = ""
 ) -> str:

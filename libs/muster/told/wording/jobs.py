@@ -324,6 +324,8 @@ def holds(holder: Holder, now: int) -> str:
         case "finished":
             left = child_of(holder.kind)
             return f"finished, its {left or 'pods'} still exist{'s' if left else ''}"
+        case "running" if holder.lost:
+            return explain.on_lost_node(holder.lost)
         case "running":
             return f"running for {span(max(0, now - holder.since))}"
         case "admitted":
