@@ -18,7 +18,7 @@ from muster.core.objects.meta import (
     KAI_QUEUE,
     SCHEDULING_GROUP,
     SUSPEND,
-    Condition,
+    ExplainedCondition,
     Meta,
     UnreadableError,
     decode,
@@ -325,6 +325,8 @@ class Reader:
             word = view.get(row.detail) or ""
         elif end is None:
             word = next((condition for condition in row.told if is_true(view.get(CONDITIONS), condition)), word)
+        if outcome == "failed":
+            word = _cause(view, sign) or word
         names = [name for name in view.all(row.child) if name] if row.child else []
         return Life(
             phase=phase,
@@ -380,6 +382,14 @@ class Reader:
         return max(0, number) * times
 
 
+def _cause(view: ObjectView, sign: Sign | None) -> str:
+    """The controller's reason for a failure: of the condition that shows it, or of the status."""
+    named = sign.condition if sign is not None else ""
+    shown = [each.reason for each in view.get(CONDITIONS) or () if each.type == named and each.status == "True"]
+    said = view.get("status.reason")
+    return next(filter(None, (*shown, said if isinstance(said, str) else "")), "")
+
+
 class _Identity(Struct, frozen=True):
     metadata: Meta
 
@@ -407,7 +417,8 @@ def _product(entry: ObjectView, paths: tuple[str, ...], at: str) -> int:
 
 def _paths(row: Definition, special: Special | None) -> Iterator[tuple[str, Any]]:
     """Every path of a definition with the type of the field."""
-    yield from (("metadata", Meta), ("apiVersion", str), ("spec", object), (CONDITIONS, tuple[Condition, ...]))
+    yield from (("metadata", Meta), ("apiVersion", str), ("spec", object), (CONDITIONS, tuple[ExplainedCondition, ...]))
+    yield "status.reason", object
     yield from special.shapes.items() if special is not None else ()
     yield row.suspend.at, type(row.suspend.value)
     texts = (*row.priority, row.detail, row.child, row.managed_by.at if row.managed_by is not None else "")

@@ -30,8 +30,10 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
+from muster.model.workload import Workload
 from muster.told.codes.codetable import CODES, JobCode
 from muster.told.codes.values import (
+    STOPPED,
     Adoption,
     Counted,
     GangCode,
@@ -61,7 +63,7 @@ from muster.told.codes.values import (
 )
 from muster.told.readmodel.gangsshown import GangShown
 from muster.told.readmodel.jobfolds import phase_of, running
-from muster.told.readmodel.readstate import ReadState, refused_by, waits_since
+from muster.told.readmodel.readstate import ReadState, Record, refused_by, waits_since
 from muster.told.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 
 # --- job --------------------------------------------------------------------------------------------------------------
@@ -103,9 +105,19 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
         facets |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
     if CODES[code].started:
         facets["pods"] = state.pods.of(uid, state.presence)
-    elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
+    elif (
+        isinstance(values, Over)
+        and values.outcome == "failed"
+        and record is not None
+        and not _stopped(record, workload)
+    ):
         facets["pods"] = state.pods.ended(uid, record, state.presence)
     return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**facets, **common})
+
+
+def _stopped(record: Record, workload: Workload | None) -> bool:
+    """Whether the job's controller stopped it."""
+    return (workload.detail if workload is not None else record.detail) in STOPPED
 
 
 # --- over ---------------------------------------------------------------------------------------------------------

@@ -361,6 +361,26 @@ def podless(cause: str) -> Reason:
     return Reason("RunningTimeout", "no_pods", text)
 
 
+ENDS: dict[str, str] = {
+    "DeadlineExceeded": "it ran for longer than activeDeadlineSeconds allows, and its controller stopped it",
+    "BackoffLimitExceeded": "its pods failed more often than backoffLimit allows",
+    "PodFailurePolicy": "a rule of its podFailurePolicy ended it at the failure of a pod",
+    "MaxFailedIndexesExceeded": "more of its indexes failed than maxFailedIndexes allows",
+    "FailedIndexes": "some of its indexes failed",
+    "AppFailed": "its entrypoint failed",
+    "SubmissionFailed": "its entrypoint could not be submitted to the Ray cluster",
+    "JobDeploymentStatusTransitionGracePeriodExceeded": "KubeRay got no word of its end from the Ray cluster",
+    "JobStatusCheckTimeoutExceeded": "KubeRay could not ask the Ray cluster for its state",
+    "ValidationFailed": "KubeRay finds its spec invalid",
+}
+"""{reason of a controller for the failure of a job: the words}"""
+
+
+def end_of(detail: str) -> str:
+    """The controller's word for an end, with the words for it."""
+    return f"{detail}: {ENDS[detail]}" if detail in ENDS else detail
+
+
 def on_lost_node(node: str) -> str:
     """The words for a job with a pod on a node that is not ready."""
     return (

@@ -88,7 +88,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             word = "Succeed" if outcome == "succeeded" else "Failed"
             detail = status.detail or word
             if status.pods is None:
-                return Reason(word, word, detail)
+                return Reason(word, word, explain.end_of(detail))
             held = pods.reason(status.pods)
             return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
 
@@ -254,7 +254,7 @@ _ENDED = {"": "ended", "invalid": "is invalid"}
 
 
 def _detail(status: JobStatus) -> str:
-    return f" ({status.detail})" if status.detail else ""
+    return f" ({explain.end_of(status.detail)})" if status.detail else ""
 
 
 def _gone(status: JobStatus, over: Over) -> str:
