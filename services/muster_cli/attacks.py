@@ -162,7 +162,9 @@ async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, us
         counts[verdict] += 1
         if verdict == "passed":
             detail = f"{user} may {attempt.what} in namespace {namespace}"
-            findings.append(Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names who may start jobs"))
+            findings.append(
+                Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names the accounts that may start jobs")
+            )
         elif verdict == "untried":
             findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {words[:200]}"))
     tried = counts["guarded"] + counts["no_right"] + counts["passed"]

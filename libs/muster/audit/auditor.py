@@ -147,8 +147,8 @@ class Auditor:
             self._check(invariant, holds, detail)
         for uid, workload in self._facts.workloads.items():
             # What a finalizer alone keeps makes no pods.
-            stands = workload.phase == "running" and not workload.deleting
-            runs = stands and workload.ref.namespace in self._trees.leaves
+            runs = workload.phase == "running" and not workload.deleting
+            runs = runs and workload.ref.namespace in self._trees.leaves
             self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs without a charge")
         return self.violations
 

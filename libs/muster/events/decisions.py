@@ -292,7 +292,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
     problem: FieldProblem | None = None
-    """Without pods: for how long, or who refuses them. What kube-scheduler says, where it has no places for its gang;
+    """Without pods: for how long. What kube-scheduler says, where it has no places for its gang;
     else how many of its pods have none.
     """
 

@@ -276,8 +276,8 @@ class Meta(Struct, frozen=True, rename="camel"):
         if not self.managed_fields:
             return ""
         steps = [f"f:{step}" for step in path.split(".")]
-        written = [each for each in _managed(self.managed_fields) if _has(each.fields_v1, steps)]
-        return clean(max(written, key=lambda each: each.time).manager[:64]) if written else ""
+        written = [entry for entry in _managed(self.managed_fields) if _has(entry.fields_v1, steps)]
+        return clean(max(written, key=lambda entry: entry.time).manager[:64]) if written else ""
 
     @property
     def rv(self) -> int:

@@ -385,9 +385,13 @@ class Reader:
 def _cause(view: ObjectView, sign: Sign | None) -> str:
     """The controller's reason for a failure: of the condition that shows it, or of the status."""
     named = sign.condition if sign is not None else ""
-    shown = [each.reason for each in view.get(CONDITIONS) or () if each.type == named and each.status == "True"]
-    said = view.get("status.reason")
-    return next(filter(None, (*shown, said if isinstance(said, str) else "")), "")
+    shown = [
+        condition.reason
+        for condition in view.get(CONDITIONS) or ()
+        if condition.type == named and condition.status == "True"
+    ]
+    reason = view.get("status.reason")
+    return next(filter(None, (*shown, reason if isinstance(reason, str) else "")), "")
 
 
 class _Identity(Struct, frozen=True):

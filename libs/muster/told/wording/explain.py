@@ -316,9 +316,9 @@ def beyond_grant(over: Vector, granted: Vector) -> Reason:
 
 def suspended_outside(by: str) -> Reason:
     """Another client stopped a job that ran. ``by``: the field manager, where known."""
-    who = f"field manager {by}" if by else "another client"
+    client = f"field manager {by}" if by else "another client"
     text = (
-        f"Suspended by {who} after its admission; it keeps its quota until its pods are gone, then it is queued again"
+        f"Suspended by {client} after its admission; it keeps its quota until its pods are gone, then it is queued again"
     )
     if by:
         text += (

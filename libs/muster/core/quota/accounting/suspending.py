@@ -145,7 +145,7 @@ def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
 
 
 def _podless_at(state: AccountantState, entry: Entry) -> int | None:
-    """Admitted, and no pod of it was ever made: the API server refuses the pods, or nobody makes them."""
+    """Admitted, and no pod of it was ever made: the API server refuses the pods, or no operator makes them."""
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
     waits = limit and entry.admitted and not (entry.ran or entry.made or state.presence.live_pods(entry.ref.uid))
     return entry.since + limit if waits else None
