@@ -146,8 +146,9 @@ async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, st
 
 
 async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, user: str) -> list[Finding]:
-    """The attempts of a user that succeed: each is a problem, unless the user may ``admit``. Raises
-    ApiUnreachableError.
+    """The attempts of a user that succeed: each is a problem, unless the user is named as one that starts jobs.
+
+    Raises ApiUnreachableError.
     """
     there: dict[str, Obj] = {}
     for kind, row in KINDS.items():
@@ -161,7 +162,9 @@ async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, us
         counts[verdict] += 1
         if verdict == "passed":
             detail = f"{user} may {attempt.what} in namespace {namespace}"
-            findings.append(Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names subjects that may admit"))
+            findings.append(
+                Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names the accounts that may start jobs")
+            )
         elif verdict == "untried":
             findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {words[:200]}"))
     tried = counts["guarded"] + counts["no_right"] + counts["passed"]

@@ -23,7 +23,6 @@ from muster_cli.findings import Finding
 from muster_cli.nativechecks import native_findings
 from muster_cli.owners import owner_findings
 from muster_cli.policychecks import policy_findings
-from muster_cli.rolechecks import ADMIT
 
 OLDEST = ServerVersion(1, 28)
 NEEDED_TO_WATCH = (api.QUOTA_TREES,)
@@ -146,7 +145,6 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
     """What the actuator and the presenter need besides."""
     rights: list[Right] = [
         *((KINDS[kind].resource, "", "", ("get", "patch")) for kind in kinds),
-        (ADMIT, "", "", ("admit",)),
         (api.PODS, "binding", "", ("create",)),
         (api.PODS, "", "", ("get", "list", "delete")),
         (api.DISRUPTION_BUDGETS, "", "", ("list",)),

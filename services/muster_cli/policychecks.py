@@ -24,6 +24,11 @@ APPLY = "kubectl apply -f deploy/policies"
 SHOWN = 5
 CONTROLLERS = "muster-controllers"
 """The ConfigMap that names the accounts that the policies trust."""
+STARTERS = "starters"
+"""Its key with the accounts that start jobs without an admission, beside Muster's own and the group."""
+GLASS = "muster:break-glass"
+OWN = tuple(f"system:serviceaccount:{SYSTEM}:{name}" for name in ("muster", "muster-actuator"))
+"""The accounts of Muster that start jobs."""
 
 
 class AdmissionPolicy(Struct, frozen=True):

@@ -27,8 +27,6 @@ SYSTEM = "muster-system"
 """Where ``deploy`` puts the accounts."""
 LEASE = "muster"
 ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
-ADMIT = ApiResource("queues.muster.dev", "v1", "queues", "Queue")
-"""No resource of any server: the right that the policies ask for before a queued job is let go."""
 APPLY = "kubectl apply -k deploy/rbac"
 SHOWN = 12
 
@@ -105,7 +103,6 @@ def _record() -> Iterator[Need]:
 def _actuator(kinds: Collection[str]) -> Iterator[Need]:
     writes = {
         **{KINDS[kind].resource: "get patch" for kind in kinds},
-        ADMIT: "admit",
         api.PODS: "get list delete patch",
         api.DISRUPTION_BUDGETS: "list",
         api.CONFIG_MAPS: "create patch",

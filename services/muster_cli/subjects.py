@@ -1,5 +1,6 @@
-"""Subjects with a right that passes by the queue: to start jobs without an admission, to write the status of jobs, to
-change the policies. Read from the roles and the bindings of the cluster.
+"""Subjects that pass by the queue: accounts that may start jobs without an admission, which ConfigMap
+``muster-controllers`` names, and subjects with the right to act as group ``muster:break-glass``, to write the status of
+jobs, or to change the policies. Read from the roles and the bindings of the cluster.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.workloads.registry import KINDS
+from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import ApiTransport
 from muster_cli.findings import Finding
-from muster_cli.policychecks import ADMISSION
-from muster_cli.rolechecks import ADMIT
+from muster_cli.policychecks import ADMISSION, CONTROLLERS, GLASS, STARTERS
+from muster_cli.rolechecks import SYSTEM
 
 RBAC = "rbac.authorization.k8s.io"
 _PARTS = tuple(
@@ -32,8 +34,10 @@ class Power(Struct, frozen=True):
     words: str
     verbs: tuple[str, ...]
     resources: tuple[tuple[str, str], ...]
-    named: bool = False
-    """A role of one namespace gives the right only if the role names the verb: the policies ask for the verb."""
+    everywhere: bool = False
+    """Objects of no namespace: a binding in a namespace gives nothing."""
+    name: str = ""
+    """A rule for this object alone gives the right too."""
 
 
 _WRITES = ("create", "update", "patch", "delete")
@@ -43,25 +47,34 @@ _POLICIES = tuple(
     for ending in ("ies", "ybindings")
 )
 POWERS = (
-    Power("start jobs without an admission", ("admit",), ((ADMIT.group, ADMIT.plural),), named=True),
+    Power(
+        f"act as group {GLASS}, which starts jobs without an admission",
+        ("impersonate",),
+        (("", "groups"),),
+        True,
+        GLASS,
+    ),
     Power(
         "write the status of queued kinds",
         ("update", "patch"),
         tuple((row.resource.group, f"{row.resource.plural}/status") for row in KINDS.values()),
     ),
-    Power("change the policies", _WRITES, _POLICIES),
+    Power("change the policies", _WRITES, _POLICIES, everywhere=True),
 )
 
 
 async def subject_findings(transport: ApiTransport) -> list[Finding]:
     """One for each right. Raises ApiUnreachableError."""
-    answers = await asyncio.gather(*(transport.request("GET", part.path()) for part in _PARTS))
+    paths = [*(part.path() for part in _PARTS), api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS)]
+    *answers, trusted = await asyncio.gather(*(transport.request("GET", path) for path in paths))
     denied = [part.plural for part, answer in zip(_PARTS, answers, strict=True) if not answer.ok]
     if denied:
         detail = f"subjects that pass by the queue cannot be listed: {', '.join(denied)} cannot be read"
         return [Finding("note", "subjects", detail)]
     roles, bindings = _read([msgspec.json.decode(answer.body).get("items") or [] for answer in answers])
-    findings = []
+    data = (msgspec.json.decode(trusted.body).get("data") or {}) if trusted.ok else {}
+    starters = [f"group {GLASS}", "Muster's own accounts", *data.get(STARTERS, "").split()]
+    findings = [Finding("ok", "subjects", f"may start jobs without an admission: {', '.join(starters)}")]
     for power in POWERS:
         names = sorted(set(holders(power, roles, bindings)))
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -86,18 +99,20 @@ def holders(power: Power, roles: Mapping[Role, Collection[Any]], bindings: Colle
     """Subjects with a right, and where, if not everywhere."""
     for binding in bindings:
         where, ref = binding["metadata"].get("namespace", ""), binding["roleRef"]
+        if where and power.everywhere:
+            continue
         home = where if ref["kind"] == "Role" else ""
         rules = roles.get((ref["kind"], home, ref["name"]), ())
-        if not any(_gives(power, rule, where) for rule in rules):
+        if not any(_gives(power, rule) for rule in rules):
             continue
         for subject in binding.get("subjects") or ():
             name, of = subject["name"], subject.get("namespace", "")
             yield f"{subject['kind']} {f'{of}/' if of else ''}{name}{f' in namespace {where}' if where else ''}"
 
 
-def _gives(power: Power, rule: Mapping[str, Any], where: str) -> bool:
+def _gives(power: Power, rule: Mapping[str, Any]) -> bool:
     verbs = set(rule.get("verbs") or ())
-    if rule.get("resourceNames") or (power.named and where and "*" in verbs):
+    if power.name not in (rule.get("resourceNames") or [power.name]):
         return False
     groups, resources = set(rule.get("apiGroups") or ()), set(rule.get("resources") or ())
     return bool(verbs & {"*", *power.verbs}) and any(

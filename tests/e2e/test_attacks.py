@@ -470,7 +470,7 @@ async def test_the_guard_is_not_taken_away_with_a_label(plane: ControlPlane) -> 
             {"muster.dev/reapplied": "keep-running"},
         ):
             attempt = alice.patch("v1", "Namespace", MANAGED, patch={"metadata": {"labels": labels}})
-            await refused(attempt, "keeps its jobs in the queue; ask for verb admit")
+            await refused(attempt, "keeps its jobs in the queue; to change")
         await admin.delete(f"{rbac}/v1", "RoleBinding", "labels", MANAGED)
         await admin.request("DELETE", f"/apis/{rbac}/v1/clusterroles/labels")
 
@@ -479,7 +479,7 @@ async def test_rights_are_not_given_to_oneself(plane: ControlPlane) -> None:
     """Nor taken by another name: `edit` may speak for the ServiceAccounts of its namespace, and they have no rights."""
     rbac = "rbac.authorization.k8s.io"
     async with client(plane, ALICE) as alice:
-        rule = {"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["admit"]}
+        rule = {"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["hold"]}
         meta = {"name": "mine", "namespace": MANAGED}
         role = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
         await refused(alice.create(role), "cannot create resource")

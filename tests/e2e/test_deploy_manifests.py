@@ -17,7 +17,7 @@ from kit.deployed import of_kind
 from kit.guarded import (
     ACTUATOR,
     ALICE,
-    ANOTHER,
+    ARGO,
     BOB,
     DAVE,
     FREE,
@@ -166,20 +166,21 @@ async def test_without_the_right_nobody_resumes_a_queued_job(plane: ControlPlane
         await remove(alice, made)
 
 
-async def test_whoever_has_the_right_resumes_in_their_namespace(plane: ControlPlane) -> None:
-    async with client(plane, BOB) as bob:
-        mine, others = await bob.create(job(suspend=True)), await bob.create(job(ANOTHER, suspend=True))
+async def test_who_is_named_resumes_and_nobody_by_power(plane: ControlPlane) -> None:
+    async with client(plane, BOB) as bob, client(plane, ARGO) as argo:
+        mine = await bob.create(job(suspend=True))
         start = {"spec": {"suspend": False}}
         await refused(change(bob, mine, start), "it is recorded and charged: in the same change")
         assert not (await change(bob, mine, start | {"metadata": {"annotations": REASON}}))["spec"]["suspend"]
-        await refused(change(bob, others, start), "Muster starts this job")
         # Stopping what runs takes no right, and then it is held.
         async with client(plane, ALICE) as alice:
             hold = {"metadata": {"annotations": {"muster.dev/hold": "true", "muster.dev/changed-by": "alice"}}}
             await change(alice, mine, {"spec": {"suspend": True}} | hold)
             await refused(change(alice, mine, {"spec": {"suspend": False}}), "Muster starts this job")
-        for made in (mine, others):
-            await remove(bob, made)
+        named = {"metadata": {"annotations": {**REASON, "muster.dev/changed-by": ARGO.name}}}
+        for more in ({}, named):
+            await refused(change(argo, mine, start | more), "Muster starts this job")
+        await remove(bob, mine)
 
 
 async def test_the_actuator_resumes_with_its_fenced_patch(plane: ControlPlane) -> None:

@@ -160,7 +160,8 @@ async def asked(transport: ApiTransport, part: str = "") -> list[Finding]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kube(plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """Everything of deploy/ is installed, and a tree whose namespaces are managed."""
-    async with client(plane, plane.admin) as kube:
+    as_group = (plane.admin.name, *plane.admin.groups, "muster:break-glass")
+    async with client(plane, plane.admin, acts_as=as_group) as kube:
         tree = quota_tree()
         await kube.create(tree)
         for name in sorted(claimed(tree["spec"]["root"])):

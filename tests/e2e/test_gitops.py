@@ -7,9 +7,11 @@ A sample of some seconds; MUSTER_TEST_GITOPS_S=600 goes on for ten minutes, ever
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,19 +20,19 @@ import yaml
 from msgspec import Struct, field
 
 from kit import jobs
-from kit.cluster import RAY
+from kit.cluster import RAY, RUN_FOR
 from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.elastic import raycluster
-from kit.guarded import ALICE, KEPT, MANAGED, client, guarded, mutates
+from kit.guarded import ALICE, ARGO, KEPT, MANAGED, client, guarded, mutates
 from kit.installation import Bare
-from kit.kubeclient import ApiError, KubeClient, Object
+from kit.kubeclient import APPLY_PATCH, ApiError, KubeClient, Object
 from kit.muster import Muster, running
 from kit.raywalk import Walk
 from kit.waiting import until
 from muster.bus.server import EmbeddedServer
-from muster.events.decisions import EvictionOrdered
+from muster.events.decisions import EvictionOrdered, SuspensionRecorded
 from muster.events.elastic import GateSet
 from muster.events.facts import TreeNodeSpec
 
@@ -186,3 +188,107 @@ async def judge(found: dict[str, Applied]) -> None:
     assert await ignored.told(GateSet) <= 2 * ACTORS, "Muster writes for what waits, not for what is applied"
     if "kept" in found:
         assert (found["kept"].taken, found["kept"].refused) == (ROUNDS, {})
+
+
+# --- appliers with every right ----------------------------------------------------------------------------------------
+
+
+async def _server_side(kube: KubeClient, made: Object, there: Object) -> Object:
+    """``kubectl apply --server-side``: without force, a contested field is a conflict."""
+    plural = "jobs" if made["kind"] == "Job" else "rayclusters"
+    meta = made["metadata"]
+    path = f"/apis/{made['apiVersion']}/namespaces/{meta['namespace']}/{plural}/{meta['name']}"
+    return await kube.request("PATCH", path, body=made, params={"fieldManager": MANAGER}, content_type=APPLY_PATCH)
+
+
+async def _client_side(kube: KubeClient, made: Object, there: Object) -> Object:
+    """``kubectl apply``: a patch of what differs from what is there, and the manifest as an annotation."""
+    last = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(made)}
+    meta = {"annotations": last, "labels": made["metadata"].get("labels", {})}
+    patch = {"metadata": meta, "spec": {"suspend": made["spec"]["suspend"]}}
+    where = made["metadata"]
+    return await kube.patch(made["apiVersion"], made["kind"], where["name"], where["namespace"], patch=patch)
+
+
+async def _replace(kube: KubeClient, made: Object, there: Object) -> Object:
+    """``kubectl replace``: the manifest takes the place of all that is there."""
+    return await kube.replace(copy.deepcopy(made))
+
+
+async def _replace_spec(kube: KubeClient, made: Object, there: Object) -> Object:
+    """A client that reads, puts in what Git has, and writes the whole object."""
+    return await kube.replace({**there, "spec": {**there["spec"], "suspend": made["spec"]["suspend"]}})
+
+
+Manner = Callable[[KubeClient, Object, Object], Awaitable[Object]]
+MANNERS: dict[str, Manner] = {
+    "server-side, by force": lambda kube, made, _: kube.apply(made, field_manager=MANAGER),
+    "server-side": _server_side,
+    "client-side": _client_side,
+    "replace": _replace,
+    "read and write": _replace_spec,
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_applier_with_every_right_stops_nothing(
+    worked: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Argo CD and Flux are cluster-admin: what they apply again is refused, or has no effect, and stops no pod."""
+    async with Bare(worked, pods=True) as cluster, client(worked, ARGO) as argo:
+        await cluster.apply_tree(ROOT)
+        async with running(cluster, nats_server.url, tmp_path) as muster:
+            manifests = [make(f"git-{kind}", each) for kind, make in MADE.items() for each in (MANAGED, KEPT)]
+            for made in manifests:
+                await argo.apply(made, field_manager=MANAGER)
+
+            async def there(made: Object) -> Object:
+                meta = made["metadata"]
+                return await argo.get(made["apiVersion"], made["kind"], meta["name"], meta["namespace"])
+
+            async def pods() -> dict[str, tuple[str, str]]:
+                found = [pod for each in (MANAGED, KEPT) for pod in await argo.list_objects("v1", "Pod", each)]
+                meta = [pod["metadata"] for pod in found if pod["status"]["phase"] == "Running"]
+                return {each["uid"]: (each["namespace"], each["name"]) for each in meta}
+
+            async def run() -> bool:
+                names = (await pods()).values()
+                return all(
+                    any(
+                        where == made["metadata"]["namespace"] and name.startswith(made["metadata"]["name"])
+                        for where, name in names
+                    )
+                    for made in manifests
+                )
+
+            await cluster.until(run, 120.0, "all to run")
+            before, told = await pods(), []
+            for number in range(3):
+                for manner, act in MANNERS.items():
+                    for made in manifests:
+                        made["metadata"]["labels"] = {"version": str(number)}
+                        try:
+                            await act(argo, made, await there(made))
+                        except ApiError as err:
+                            assert err.status in (403, 409, 422), err
+                            told.append((manner, made["metadata"]["namespace"], str(err)))
+                        else:
+                            assert made["metadata"]["namespace"] == KEPT and mutates(worked), manner
+                        assert not (await there(made))["spec"]["suspend"], manner
+            assert before.items() <= (await pods()).items(), "no pod was stopped"
+            events = [event for stored in await muster.commits() for event in stored.commit.events]
+            assert not [each for each in events if isinstance(each, EvictionOrdered | SuspensionRecorded)]
+            by_force = [text for manner, where, text in told if manner.endswith("by force") and where == MANAGED]
+            assert len(by_force) == 3 * len(MADE) and all("ignoreDifferences" in text for text in by_force), told
+            if mutates(worked):
+                assert not [text for manner, where, text in told if where == KEPT and manner.endswith("by force")]
+
+
+def _job(name: str, namespace: str) -> Object:
+    made = jobs.job(name, namespace, parallelism=1)
+    made["spec"]["template"].setdefault("metadata", {}).setdefault("annotations", {})[RUN_FOR] = "99h"
+    return made
+
+
+MADE: dict[str, Callable[[str, str], Object]] = {"job": _job, "rays": jobs.raycluster}

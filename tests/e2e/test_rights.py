@@ -23,23 +23,23 @@ def marks(**said: str | None) -> Object:
 ACTS: dict[str, tuple[Act, set[str]]] = {
     "names the quota of another team": (
         lambda kube, made: change(kube, made, {"metadata": {"labels": {QUOTA: NO_SUBMIT}}}),
-        {"submit", "admit"},
+        {"submit"},
     ),
-    "lowers a priority": (lambda kube, made: change(kube, made, marks(priority="3")), {"set-priority", "admit"}),
+    "lowers a priority": (lambda kube, made: change(kube, made, marks(priority="3")), {"set-priority"}),
     "raises a priority": (
         lambda kube, made: change(kube, made, marks(priority="11")),
-        {"set-priority", "jump", "admit"},
+        {"set-priority", "jump"},
     ),
-    "releases what Carol holds": (lambda kube, made: change(kube, made, marks(hold=None)), {"hold", "admit"}),
+    "releases what Carol holds": (lambda kube, made: change(kube, made, marks(hold=None)), {"hold"}),
     "starts it": (
         lambda kube, made: change(
             kube, made, {"spec": {"suspend": False}, **marks(changed_by=ERIN.name, change_reason="it cannot wait")}
         ),
-        {"admit"},
+        set(),
     ),
 }
 """{what Erin does: (how, which rights allow it)}"""
-VERBS = ("submit", "set-priority", "jump", "hold", "admit", "")
+VERBS = ("submit", "set-priority", "jump", "hold", "")
 
 
 @pytest_asyncio.fixture(params=VERBS)

@@ -9,7 +9,7 @@ import pytest
 from kit import jobs
 from kit.cluster import RAY, TREES
 from kit.controlplane import ControlPlane
-from kit.guarded import ALICE, BOB, CLAUDE, MANAGED, SPARK, WILMA, client, gang_pod, job, refused
+from kit.guarded import ALICE, CAROL, CLAUDE, MANAGED, SPARK, WILMA, client, gang_pod, job, refused
 from kit.kubeclient import MERGE_PATCH, ApiError, KubeClient, Object
 from kit.waiting import until
 
@@ -63,7 +63,7 @@ async def test_an_administrator_of_one_namespace_does_not_take_its_guard_away(pl
         for value in (None, "false"):
             patch = {"metadata": {"labels": {"muster.dev/managed": value}}}
             attempt = claude.patch("v1", "Namespace", MANAGED, patch=patch)
-            await refused(attempt, "ask for verb admit on queues.queues.muster.dev in the whole cluster")
+            await refused(attempt, "act as the group muster:break-glass")
         await claude.patch("v1", "Namespace", MANAGED, patch={"metadata": {"labels": {"team": "video"}}})
 
 
@@ -122,16 +122,16 @@ async def test_wildcards_in_a_namespace_give_no_rights_on_queues_to_others(plane
         ours = "queues.muster.dev"
         for kube in (claude, admin):
             for rule in (
-                {"apiGroups": [ours], "resources": ["queues"], "verbs": ["get", "admit"]},
+                {"apiGroups": [ours], "resources": ["queues"], "verbs": ["get", "hold"]},
                 {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "submit"]},
                 {"apiGroups": [ours], "resources": ["queues"], "verbs": ["*"], "resourceNames": ["devops"]},
                 {"apiGroups": [ours], "resources": ["priorityclasses"], "verbs": ["*"]},
             ):
                 await refused(kube.create(role(**rule)), "name it in a ClusterRole, and bind that in namespace")
-        for name in ("admitter", "muster-queue-manager"):
+        for name in ("editor", "muster-queue-manager"):
             await refused(claude.create(binding("ClusterRole", name)), "may give rights on queues")
         attempt = claude.patch(
-            f"{group}/v1", "RoleBinding", f"admitter-{BOB.name}", MANAGED, patch={"subjects": [subject]}
+            f"{group}/v1", "RoleBinding", f"muster-queue-manager-{CAROL.name}", MANAGED, patch={"subjects": [subject]}
         )
         await refused(attempt, "may give rights on queues")
         # What a namespace needs of itself.

@@ -67,7 +67,8 @@ async def test_the_manifest_is_applied_again_after_admission(cluster: Cluster, m
     await cluster.complete(name)
     await cluster.quiet()
     await witness.clean(f"video/{name}", times=2)
-    assert len(await muster_up.happened(SuspensionRecorded, name)) == 1
+    [stopped] = await muster_up.happened(SuspensionRecorded, name)
+    assert stopped.by, "who applied it is named"
     queued = await muster_up.happened(WorkloadQueued, name)
     assert [event.attempt for event in queued] == [1, 2]
     assert queued[0].queued_at == queued[1].queued_at, "it keeps its place"

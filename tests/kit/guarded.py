@@ -23,7 +23,7 @@ ALICE = User("alice")
 write the status of jobs.
 """
 BOB = User("bob")
-"""As Alice; and may let jobs in around the queue, in namespace video alone."""
+"""As Alice; and ConfigMap muster-controllers names him as one that may start jobs."""
 CAROL = User("carol")
 """As Alice, and manages the queues of namespace video."""
 DAVE = User("dave", ("muster:break-glass",))
@@ -40,6 +40,8 @@ WILMA = User("wilma")
 """May do everything with pods, apps, and all kinds of jobs and their status in namespace video: wildcards, no names."""
 CLAUDE = User("claude")
 """Is bound to cluster-admin, in namespace video alone."""
+ARGO = User("system:serviceaccount:argocd:argocd-application-controller", ("system:serviceaccounts",))
+"""Applies manifests, and is bound to cluster-admin in the whole cluster, as the manuals of Argo CD and Flux have it."""
 SPARK = User("spark-operator")
 """The operator of SparkApplications."""
 CONTROLLERS = {
@@ -50,6 +52,7 @@ CONTROLLERS = {
     "jobsets.jobset.x-k8s.io": JOBSETS,
 }
 """{resource: who runs it here}, beside those that deploy/rbac names."""
+STARTERS = ("admin", "kwok", BOB.name)
 MANAGED, ANOTHER, FREE, KEPT = "video", "text", "other", "devops"
 """Namespaces: all but the third are managed; in the last one what is applied again keeps jobs running."""
 NO_SUBMIT, LEAF = "devops", "intern-video"
@@ -74,7 +77,6 @@ ROLES = {
         _rule("queues.muster.dev", "queues", verbs=("submit",), names=(LEAF,)),
         _rule("queues.muster.dev", "priorityclasses", verbs=("set-priority",), names=("low",)),
     ],
-    "admitter": [_rule("queues.muster.dev", "queues", verbs=("admit",))],
     "jobsets": [
         _rule("jobset.x-k8s.io", "jobsets", "jobsets/status"),
         _rule("batch", "jobs", "jobs/status"),
@@ -103,7 +105,7 @@ ROLES = {
 @contextlib.asynccontextmanager
 async def guarded(*, works: bool = False) -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users. ``works``: with nodes that run pods."""
-    tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE]
+    tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE, ARGO]
     users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, AUTOSCALER, JOBSETS, LEADERS, SPARK]
     async with ControlPlane(users=users, scheduler=works, kwok=works, prepare=furnish) as plane:
         if works:
@@ -130,9 +132,10 @@ async def apply(plane: ControlPlane, kube: KubeClient, folder: str) -> None:
 
 
 async def name_controllers(kube: KubeClient) -> None:
-    """Name the operators of the tests, as an administrator does."""
+    """Name the operators of the tests, as an administrator does; and who starts jobs: Muster runs as ``admin`` here."""
     shipped = await kube.get("v1", "ConfigMap", "muster-controllers", "muster-system")
     data = {key: f"{shipped['data'].get(key, '')} {user.name}".strip() for key, user in CONTROLLERS.items()}
+    data["starters"] = " ".join(STARTERS)
     await kube.patch("v1", "ConfigMap", "muster-controllers", "muster-system", patch={"data": data})
 
 
@@ -157,8 +160,17 @@ async def _let_users_in(kube: KubeClient) -> None:
     await _bind(kube, MANAGED, "wildcards", WILMA)
     await _bind(kube, MANAGED, "cluster-admin", CLAUDE)
     await _bind(kube, MANAGED, "spark", SPARK)
-    await _bind(kube, MANAGED, "admitter", BOB)
     await _bind(kube, MANAGED, "muster-queue-manager", CAROL)
+    everything = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
+    await kube.create(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "argocd"},
+            "roleRef": everything,
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": ARGO.name}],
+        }
+    )
 
 
 async def _bind(kube: KubeClient, namespace: str, role: str, user: User) -> None:
@@ -221,8 +233,8 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
 
 
 @contextlib.asynccontextmanager
-async def client(plane: ControlPlane, user: User) -> AsyncIterator[KubeClient]:
-    async with KubeClient(plane.url, token=user.token, ca_file=plane.ca_file) as kube:
+async def client(plane: ControlPlane, user: User, *, acts_as: tuple[str, ...] = ()) -> AsyncIterator[KubeClient]:
+    async with KubeClient(plane.url, token=user.token, ca_file=plane.ca_file, acts_as=acts_as) as kube:
         yield kube
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 
 from kit.deployed import every
 from kit.waiting import until
@@ -51,10 +52,13 @@ class KubeClient:
     when there is none.
     """
 
-    def __init__(self, url: str, *, token: str, ca_file: Path) -> None:
+    def __init__(self, url: str, *, token: str, ca_file: Path, acts_as: tuple[str, ...] = ()) -> None:
+        """``acts_as``: user and groups, as ``kubectl --as --as-group`` has it."""
         self._url = url
         self._tls = ssl.create_default_context(cafile=ca_file)
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._headers = CIMultiDict({"Authorization": f"Bearer {token}"})
+        for user, *groups in [acts_as] if acts_as else []:
+            self._headers.extend([("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)])
         self._session: aiohttp.ClientSession | None = None
         #: (apiVersion, kind) -> (plural name, whether it lives in namespaces).
         self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}

@@ -11,7 +11,7 @@ Input lines (names without a slash are in namespace ``video``):
     edit NAME cpu=8 ...                 its spec is edited (a new generation)
     resumed NAME | failed NAME REASON   the actuator's effect
     evicted NAME                        the actuator suspends who was ordered to leave
-    runs NAME | finishes NAME [OUTCOME] | suspends NAME | settles NAME | starts NAME
+    runs NAME | finishes NAME [OUTCOME] | suspends NAME [by=MANAGER] | settles NAME | starts NAME
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME [cpu=8 ...] | cluster-gone NAME | pod NAME N [cpu=1 ...] | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
@@ -213,9 +213,11 @@ class Play:
     def _names(self, names: list[str], _options: dict[str, str]) -> None:
         self._change(names[0], child=names[1])
 
-    def _suspends(self, names: list[str], _options: dict[str, str]) -> None:
-        generation = self.jobs[names[0]].generation + 1
-        self._change(names[0], suspended=True, phase="suspending", settled=False, generation=generation)
+    def _suspends(self, names: list[str], options: dict[str, str]) -> None:
+        generation, by = self.jobs[names[0]].generation + 1, options.get("by", "")
+        self._change(
+            names[0], suspended=True, phase="suspending", settled=False, generation=generation, suspended_by=by
+        )
 
     def _settles(self, names: list[str], _options: dict[str, str]) -> None:
         self._change(names[0], suspended=True, phase="waiting", settled=True)

@@ -303,9 +303,9 @@ def stale_gang() -> Scene:
     return scene
 
 
-def timed_out() -> Scene:
+def timed_out(limit: str = "running_timeout") -> Scene:
     scene = Scene()
-    scene.tree_of(*TWO, running_timeout="1m")
+    scene.tree_of(*TWO, **{limit: "1m"})
     scene.lines("synced", "job a/one cpu=5", "resumed a/one", "time +120s")
     return scene
 

@@ -156,7 +156,7 @@ class ClaimAudit:
             workload.suspended
             and workload.phase in ("waiting", "suspending")
             and not workload.refusal
-            and not workload.wishes.hold
+            and not (workload.wishes.hold or workload.deleting)
         )
         job = self._jobs.get(workload.ref.uid)
         if job is None:

@@ -177,10 +177,14 @@ class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
 
 
 class SuspensionRecorded(Decision, frozen=True, kw_only=True):
-    """An admitted workload was suspended by another client: charged until its pods are gone, then queued again."""
+    """An admitted workload was suspended by another client: charged until its pods are gone, then queued again.
+
+    ``by``: the field manager of this client, where the object names one.
+    """
 
     ref: Ref
     attempt: int
+    by: str = ""
 
 
 class QuotaReleased(Decision, frozen=True, kw_only=True):
@@ -288,9 +292,11 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"]
+    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
     problem: FieldProblem | None = None
-    """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
+    """Without pods: for how long. What kube-scheduler says, where it has no places for its gang;
+    else how many of its pods have none.
+    """
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------

@@ -179,6 +179,7 @@ GangCode = Literal[
     "too_few_pods",
     "pods_lost",
     "few_have_nodes",
+    "no_pods",
     "domain_short",
     "domain_none",
     "domain_not_for_all",

@@ -87,6 +87,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long what is freed is held for a claimant."""
     running_timeout_ms: int = 0
     """How long an admitted workload may take to run before it is suspended again; 0 for ever."""
+    start_timeout_ms: int = 300_000
+    """How long an admitted workload keeps quota without a pod; 0 for ever."""
     overuse_ms: int = 0
     """How long what was not admitted may run on while its quota is above its max; 0 for ever."""
     backoff_ms: int = 60_000

@@ -202,11 +202,20 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     elastic: Elastic | None = None
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
     origin: Origin = UNKNOWN_ORIGIN
+    suspended_by: str = ""
+    """The field manager that suspended it, where it was admitted before."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether its controller makes no more pods for it: it has ended, or the object is deleted, whatever its
+        finalizers.
+        """
+        return self.phase == "finished" or self.deleting
 
     @property
     def waits(self) -> bool:
         """Whether the workload is suspended, asks to run, and is not on hold."""
-        held = self.refusal is not None or self.wishes.hold
+        held = self.refusal is not None or self.wishes.hold or self.deleting
         return self.suspended and self.phase in ("waiting", "suspending") and not held
 
     @property

@@ -9,7 +9,7 @@ from muster.model.quota import is_device
 from muster.model.resources import parse_quantity
 from muster.telemetry.metrics import Metrics, labels
 
-EVICTED_FOR = ("reclaimed", "preempted", "moved", "running_timeout", "stale_gang", "unschedulable")
+EVICTED_FOR = ("reclaimed", "preempted", "moved", "running_timeout", "no_pods", "stale_gang", "unschedulable")
 
 
 def begin(metrics: Metrics, queue: str) -> None:

@@ -32,6 +32,8 @@ from muster.tracesim.model import CPU, GPU, MEMORY, NodeGroup, TraceCluster, Tra
 
 EPOCH_MS = 1_736_467_200_000
 """Log time at which a trace begins: 2025-01-10T00:00:00Z."""
+PODLESS = {"start-timeout": "0"}
+"""The simulation tells of jobs alone: that no pod of a job is seen means nothing."""
 
 KIND = "RayJob"
 AMPLE = {CPU: 10**9, MEMORY: 2**50}
@@ -74,7 +76,11 @@ class Facts:
         """The quota tree as an object of the cluster."""
         ref = Ref("ElasticQuotaTree", "kube-system", "simulation", "tree-simulation")
         return QuotaTreeObserved(
-            ref=ref, rv=self.next_rv(), created=EPOCH_MS, root=self._spec(root), rules=self.cluster.rules
+            ref=ref,
+            rv=self.next_rv(),
+            created=EPOCH_MS,
+            root=self._spec(root),
+            rules={**PODLESS, **self.cluster.rules},
         )
 
     def _spec(self, queue: TraceQueue) -> TreeNodeSpec:

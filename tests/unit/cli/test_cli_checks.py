@@ -19,7 +19,6 @@ from muster_cli.instances import Instance
 from muster_cli.owners import OWNERS, owner_findings
 from muster_cli.policychecks import POLICIES, weakened
 from muster_cli.reading import LogPlace
-from muster_cli.rolechecks import ADMIT
 from muster_cli.state import SEATS, CellState, Lead
 from muster_cli.treechecks import tree_findings
 
@@ -90,7 +89,7 @@ async def test_the_rights_are_those_we_grant() -> None:
                     for resource in rule["resources"]:
                         granted.setdefault(f"{group}/{resource}", set()).update(rule["verbs"])
     rights = [*watching_rights(), *await acting_rights(SimTransport(SimApiServer(lambda: 0)))]
-    assert {resource for resource, *_ in rights} >= {row.resource for row in WATCHED.values()} | {ADMIT, api.EVENTS}
+    assert {resource for resource, *_ in rights} >= {row.resource for row in WATCHED.values()} | {api.EVENTS}
     for resource, subresource, _, verbs in rights:
         name = f"{resource.group}/{resource.plural}" + (f"/{subresource}" if subresource else "")
         assert set(verbs) <= granted.get(name, set()), name

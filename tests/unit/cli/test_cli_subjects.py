@@ -11,7 +11,7 @@ from muster.ports import ApiResponse
 from muster_cli.attacks import Attempt, attempts, judged
 from muster_cli.subjects import POWERS, holders
 
-ADMIT, STATUS, POLICIES = POWERS
+GLASS, STATUS, POLICIES = POWERS
 
 
 def rule(group: str, resource: str, *verbs: str, **more: Any) -> dict[str, Any]:
@@ -26,16 +26,16 @@ def binding(role: str, user: str, namespace: str = "") -> dict[str, Any]:
 
 ROLES: dict[tuple[str, str, str], list[Any]] = {
     ("ClusterRole", "", "all"): [rule("*", "*", "*")],
-    ("ClusterRole", "", "admits"): [rule("queues.muster.dev", "queues", "admit")],
+    ("ClusterRole", "", "acts"): [rule("", "groups", "impersonate", resourceNames=["muster:break-glass"])],
     ("ClusterRole", "", "operates"): [rule("ray.io", "*/status", "patch")],
-    ("ClusterRole", "", "one"): [rule("queues.muster.dev", "queues", "admit", resourceNames=["x"])],
+    ("ClusterRole", "", "one"): [rule("", "groups", "impersonate", resourceNames=["x"])],
     ("ClusterRole", "", "edits"): [rule("batch", "jobs", "update", "patch")],
     ("ClusterRole", "", "guards"): [rule("admissionregistration.k8s.io", "validatingadmissionpolicies", "delete")],
 }
 BINDINGS = [
     binding("all", "root"),
     binding("all", "local", "video"),
-    binding("admits", "bob", "video"),
+    binding("acts", "bob"),
     binding("operates", "ray"),
     binding("one", "eve"),
     binding("edits", "alice", "video"),
@@ -45,9 +45,9 @@ BINDINGS = [
 
 
 def test_subjects_are_named_with_where_they_may() -> None:
-    assert [*holders(ADMIT, ROLES, BINDINGS)] == ["User root", "User bob in namespace video"]
+    assert [*holders(GLASS, ROLES, BINDINGS)] == ["User root", "User bob"]
     assert [*holders(STATUS, ROLES, BINDINGS)] == ["User root", "User local in namespace video", "User ray"]
-    assert [*holders(POLICIES, ROLES, BINDINGS)] == ["User root", "User local in namespace video", "User carol"]
+    assert [*holders(POLICIES, ROLES, BINDINGS)] == ["User root", "User carol"]
 
 
 class Answers:

@@ -11,23 +11,27 @@ import msgspec
 import pytest
 
 from kit import facts
+from kit import jobs as jobs_of_kinds
 from kit.brokenpods import BROKEN, CROWDED, INIT, UNSCHEDULABLE, Obj, ended, waiting
 from kit.scenes import Scene, beginning
 from muster.core.reading.cluster import read_pod, refusals
 from muster.core.reading.watcher import Watcher
 from muster.core.stage import Folder
+from muster.core.workloads.registry import KINDS
 from muster.events.facts import PodObserved, WorkloadFinished
 from muster.events.public import PublicWorkloadFinished, PublicWorkloadHeldUp
 from muster.model.keys import Position
 from muster.model.podtrouble import NodesRefuse
+from muster.model.workload import Workload
 from muster.serving.joblist import job_rows
+from muster.told.codes.values import STOPPED
 from muster.told.presentation import desired
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
 from muster.told.views.publication import facets_in, public_event
 from muster.told.views.story import Story
-from muster.told.wording import jobs
+from muster.told.wording import explain, jobs
 from muster.told.wording.pods import WORDS
 
 FINE: list[Obj] = [
@@ -162,6 +166,23 @@ def test_the_first_pod_that_failed_is_the_cause_also_when_it_is_gone() -> None:
     scene.lines("finishes one failed", "cluster-gone one")
     state, _, _ = told(scene)
     assert job_rows(state, state.now)[0].cause == "OOMKilled"
+
+
+@pytest.mark.parametrize("reason", explain.ENDS)
+def test_an_end_is_told_in_the_words_of_its_controller(reason: str) -> None:
+    condition = {"type": "Failed", "status": "True", "reason": reason, "message": "said at length"}
+    made = jobs_of_kinds.job("one", "video") | {"status": {"conditions": [condition]}}
+    made["metadata"] |= {"uid": "uid-one", "resourceVersion": "7", "creationTimestamp": "2025-01-10T01:36:24Z"}
+    found = KINDS["Job"].read(msgspec.json.encode(made))
+    assert isinstance(found, Workload) and (found.outcome, found.detail) == ("failed", reason)
+    scene = starting()
+    scene.do(observed(ended("Error", 143)))
+    scene.do(WorkloadFinished(ref=scene.jobs["one"].ref, outcome="failed", detail=reason))
+    scene.change("one", phase="finished", outcome="failed", detail=reason)
+    state, uid, _ = told(scene)
+    text = jobs.text(job_status(state, uid), state.now)
+    assert f"{reason}: {explain.ENDS[reason]}" in text
+    assert ("143" in text) == (reason not in STOPPED), "what a controller stops ends with the code of a signal"
 
 
 def instructions(call: Callable[[], object]) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -26,8 +27,8 @@ from muster.ports import ApiResponse, ApiTransport
 from muster.runtime.natsaccounts import secret_of
 from muster.runtime.pairing import KNOWN_BY, cluster_uid
 from muster_cli.clusterchecks import watching_rights
+from muster_cli.policychecks import GLASS, OWN, STARTERS
 
-ADMIT = Right("admit", "queues.muster.dev", "queues")
 SIGS, X_K8S = (each.group for each in api.POD_GROUPS)
 READS = ("get", "list", "watch")
 ACTORS = ("watcher", "actuator")
@@ -220,7 +221,7 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     late = {Right("delete", "", "pods")}
     # Which cluster this is, its lease, and the record of the log: asked and taken by the process, not by its runners.
     process = {Right("get", "", "namespaces"), *LEASES}
-    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups, *sharing, *counting, *late, *process} == granted
+    assert used["actuator"] | apart | jobs | {*binding, *groups, *sharing, *counting, *late, *process} == granted
 
 
 def test_no_role_gives_more_than_it_names() -> None:
@@ -272,8 +273,26 @@ def test_every_service_has_an_account_and_three_have_rights() -> None:
 
 
 def test_what_people_are_given_are_verbs_that_only_policies_ask_for() -> None:
-    for name in ("muster-break-glass", "muster-queue-manager"):
-        assert {right.group for right in rights(of_kind("ClusterRole")[name])} == {"queues.muster.dev"}
+    assert {right.group for right in rights(of_kind("ClusterRole")["muster-queue-manager"])} == {"queues.muster.dev"}
+    # Who acts as the group has no other group then: its role lets it change jobs; the policies let it start them.
+    assert {right.verb for right in rights(of_kind("ClusterRole")["muster-break-glass"])} == {"get", "patch", "update"}
+
+
+def test_who_may_start_jobs_is_known_by_name_and_by_no_right() -> None:
+    """cluster-admin has every right, and so has what applies manifests."""
+    asked, named = set(), 0
+    for each in objects("policies"):
+        text = json.dumps(each)
+        asked |= set(re.findall(r"check\('([\w-]+)'\)", text))
+        for variable in each["spec"].get("variables", ()):
+            if variable["name"] != "mayAdmit":
+                continue
+            named += 1
+            accounts = set(re.findall(r"'([\w:-]+)'", variable["expression"])) - {" ", "starters"}
+            assert accounts == {GLASS, *OWN}, each["metadata"]["name"]
+            chosen = each["spec"].get("paramKind", {}).get("kind")
+            assert (f"params.data[?'{STARTERS}']" in variable["expression"]) == (chosen == "ConfigMap")
+    assert "admit" not in asked and named >= 10, asked
 
 
 def test_the_doctor_asks_for_no_more() -> None:

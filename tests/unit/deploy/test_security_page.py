@@ -1,4 +1,4 @@
-"""docs/security.md: a row for each of the twenty threats, and every test that it names is there."""
+"""docs/security.md and neighbours.md: a row for each threat and neighbour, and every test that they name is there."""
 
 import os
 import re
@@ -41,6 +41,17 @@ def test_every_test_that_is_named_exists() -> None:
             tests += 1
     assert files >= 15
     assert tests >= 10
+
+
+def test_each_neighbour_has_a_test() -> None:
+    page = (REPOSITORY / "docs" / "howto" / "neighbours.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")][2:]
+    for row in rows:
+        found = re.search(r"`(test_\w+\.py)::(test_\w+)` \|$", row)
+        assert found is not None, row
+        [file] = (REPOSITORY / "tests").rglob(found[1])
+        assert re.search(rf"^(async )?def {found[2]}\(", file.read_text(), re.M), f"{file} has no {found[2]}"
+    assert len(rows) >= 8
 
 
 def test_the_table_of_rights_is_that_of_the_roles() -> None:

@@ -110,6 +110,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
         "stale_gang": lambda: (scenes.stale_gang(), "default/short"),
         "unschedulable": lambda: (scenes.unschedulable(), "a/one"),
         "overuse": overuse,
+        "no_pods": lambda: (scenes.timed_out("start_timeout"), "a/one"),
     }.get(reason, lambda: (scenes.timed_out(), "a/one"))(),
     "places_released": scenes.places,
     "not_resume": scenes.not_done("resume"),

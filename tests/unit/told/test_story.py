@@ -2,6 +2,7 @@
 
 import pytest
 
+from kit import facts
 from kit.scenario import Play, scene_of
 from kit.scenes import Scene, claimed
 from kit.words import odd
@@ -93,6 +94,11 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "SuspendedOutside",
         "Suspended by another client after its admission",
     ),
+    "suspended by what applies its manifest": (
+        (*BASE, "job one", *RUN, "suspends one by=argocd-controller"),
+        "SuspendedOutside",
+        "Where argocd-controller applies a manifest again: leave suspend out of the manifest",
+    ),
     "resuming it failed": (
         (*BASE, "job one", "failed one refused a policy says no"),
         "ResumeFailed",
@@ -166,6 +172,22 @@ def test_who_holds_what_it_waits_for() -> None:
     assert wanting is not None
     assert [(holder.job, holder.amount) for holder in wanting.holders] == [("video/y", "6"), ("video/x", "4")]
     assert (wanting.free, wanting.missing, wanting.held_by) == ("4", "8", 2)
+
+
+def test_a_job_on_a_node_that_is_gone_does_not_run() -> None:
+    """Neither for whoever waits for it, nor for itself; and it does again when the node is back."""
+    scene = scene_of(*BASE, "job x cpu=12", *(line.replace("one", "x") for line in RUN), "node n1 cpu=64", "job y")
+    started = WorkloadStarted(ref=scene.jobs["x"].ref, detail="Running")
+    scene.bench.facts(started, facts.pod("x", 0, node="n1"))
+    for line, text in (
+        ("node n1 cpu=64 not-ready", "its node n1 is not ready, and nothing ends its pods there"),
+        ("node n1 cpu=64", "running for"),
+    ):
+        scene.line(line)
+        scene.settle()
+        waits, runs = (listen(scene, job).of(job).standing for job in ("video/y", "video/x"))
+        assert waits.wanting is not None and waits.wanting.holders[0].text.startswith(text)
+        assert ("is not ready" in runs.text) == ("is not ready" in text)
 
 
 def test_numbers_are_those_of_now_not_of_the_refusal() -> None:

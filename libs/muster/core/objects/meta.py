@@ -235,6 +235,27 @@ class Owner(Struct, frozen=True, rename="camel"):
     controller: bool = False
 
 
+class Managed(Struct, frozen=True, rename={"fields_v1": "fieldsV1"}):
+    """An entry of metadata.managedFields."""
+
+    manager: str = ""
+    time: str = ""
+    fields_v1: dict[str, Any] = field(default_factory=dict)
+
+
+def _managed(raw: bytes) -> list[Managed]:
+    try:
+        return msgspec.json.decode(raw, type=list[Managed])
+    except msgspec.MsgspecError:
+        return []
+
+
+def _has(fields: Any, steps: list[str]) -> bool:
+    for step in steps:
+        fields = fields.get(step) if isinstance(fields, dict) else None
+    return fields is not None
+
+
 class Meta(Struct, frozen=True, rename="camel"):
     """The metadata fields read by Muster."""
 
@@ -248,6 +269,15 @@ class Meta(Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     owner_references: tuple[Owner, ...] = ()
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+    def writer_of(self, path: str) -> str:
+        """The field manager that wrote a field (``spec.suspend``) last: a name of 64 characters, or empty."""
+        if not self.managed_fields:
+            return ""
+        steps = [f"f:{step}" for step in path.split(".")]
+        written = [entry for entry in _managed(self.managed_fields) if _has(entry.fields_v1, steps)]
+        return clean(max(written, key=lambda entry: entry.time).manager[:64]) if written else ""
 
     @property
     def rv(self) -> int:

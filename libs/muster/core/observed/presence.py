@@ -59,6 +59,10 @@ class Presence(Struct):
         own = len(self.pods.get(uid, ()))
         return own + sum([len(self.pods.get(child, ())) for child in family]) if family else own
 
+    def pods_of(self, uid: str) -> list[str]:
+        """Uids of the live pods of the workload."""
+        return [pod for owner in (uid, *self.children.get(uid, ())) for pod in self.pods.get(owner, ())]
+
     def tells(self, uid: str) -> bool:
         """Whether every existing child of the workload states the request of its pods."""
         family = self.children.get(uid, {})

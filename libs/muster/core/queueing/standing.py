@@ -225,7 +225,7 @@ def _misnamed(state: SorterState, named: str) -> Refusal:
 
 def _why_leaves(workload: Workload | None, refusal: Refusal | None) -> DequeueReason | None:
     """The reason why a queued workload leaves; None where the workload stays."""
-    if workload is None:
+    if workload is None or workload.deleting:
         return "gone"
     if workload.phase == "finished":
         return "finished"

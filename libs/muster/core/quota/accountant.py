@@ -212,7 +212,10 @@ class QuotaAccountant(Stage[AccountantState]):
                 yield change
         for uid in state.due_suspension:
             entry = state.entries[uid]
-            yield SuspensionRecorded(cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt)
+            workload = state.workloads.get(uid)
+            by = workload.suspended_by if workload is not None else ""
+            cause = state.causes.get(uid, entry.cause)
+            yield SuspensionRecorded(cause=cause, ref=entry.ref, attempt=entry.attempt, by=by)
 
     @staticmethod
     def _adoptions(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
@@ -318,11 +321,11 @@ class QuotaAccountant(Stage[AccountantState]):
             if why is not None:
                 ordered.add(uid)
                 yield SuspensionOrdered(
-                    cause=entry.cause if why == "running_timeout" else state.causes.get(uid, entry.cause),
+                    cause=entry.cause if why in ("running_timeout", "no_pods") else state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
                     reason=why,
-                    problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
+                    problem=suspending.said_of(state, entry, why),
                 )
         yield from overuse.taken_back(state, ordered)
 

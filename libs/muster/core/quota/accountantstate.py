@@ -292,7 +292,9 @@ def must_adopt(state: AccountantState, workload: Workload) -> bool:
     """Whether a workload of a queue runs without a charge."""
     if workload.ref.uid in state.entries:
         return False
-    runs = workload.phase in ("starting", "running") or state.presence.occupies(workload.ref.uid)
+    runs = (workload.phase in ("starting", "running") and not workload.deleting) or state.presence.occupies(
+        workload.ref.uid
+    )
     return runs and bool(adopting_leaf(state, workload))
 
 

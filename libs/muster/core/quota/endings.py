@@ -38,7 +38,7 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
     if state.presence.occupies(uid) or uid in state.standalone:
         return None
     workload = state.workloads.get(uid)
-    if workload is None:
+    if workload is None or (workload.deleting and workload.phase != "finished"):
         return (entry.suspension or "gone") if _certain(state, entry) else None
     if workload.phase == "finished":
         return "finished" if _certain(state, entry) else None
@@ -114,7 +114,7 @@ def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
 def note_idle(state: AccountantState, entry: Entry) -> None:
     """Remember since when nothing is seen of a charge without a certain end; a proof may never come."""
     workload = state.workloads.get(entry.ref.uid)
-    over = workload is None or workload.phase == "finished"
+    over = workload is None or workload.ends
     waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
     lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
     idle = not lives and (over or (waits and _has_no_proof(workload)))

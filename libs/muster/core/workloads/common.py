@@ -248,8 +248,12 @@ def workload(
     refusal: FieldProblem | None = None,
     switch: Switch | None = None,
     elastic: Elastic | None = None,
+    suspended_at: str = "",
 ) -> Workload:
-    """The workload of an object: the fields of its kind, and the metadata common to all kinds."""
+    """The workload of an object: the fields of its kind, and the metadata common to all kinds.
+
+    ``suspended_at``: the path of the field for suspension.
+    """
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
     return Workload(
         ref=meta.ref(kind),
@@ -285,6 +289,9 @@ def workload(
         dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),
         elastic=elastic,
         origin=origin_of(meta, needs.program),
+        suspended_by=meta.writer_of(suspended_at)
+        if suspended_at and life.suspended and INTENT in meta.annotations
+        else "",
     )
 
 

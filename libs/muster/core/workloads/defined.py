@@ -18,7 +18,7 @@ from muster.core.objects.meta import (
     KAI_QUEUE,
     SCHEDULING_GROUP,
     SUSPEND,
-    Condition,
+    ExplainedCondition,
     Meta,
     UnreadableError,
     decode,
@@ -256,7 +256,7 @@ class Reader:
         kind, suspended = self._kind.kind, self._suspended(view, meta)
         try:
             life, needs = self._life(view, suspended), Needs()
-            rests = suspended or life.phase == "finished"
+            rests = suspended or life.phase == "finished" or bool(meta.deletion_timestamp)
             if self._special is None or rests or view.get("spec") is None:
                 held = view.get(self._kind.suspend.at) == self._kind.suspend.value
                 return child(kind, meta, rests=rests, held=held)
@@ -294,7 +294,10 @@ class Reader:
             field=self._switch,
         )
         refusal = refusal or parts.refusal
-        return workload(row.kind, version, meta, life, needs, refusal=refusal, switch=switch, elastic=parts.elastic)
+        return workload(
+            row.kind, version, meta, life, needs,
+            refusal=refusal, switch=switch, elastic=parts.elastic, suspended_at=row.suspend.at,
+        )  # fmt: skip
 
     def fill(self, raw: bytes, needs: Needs) -> None:
         """Add the pods of an object that is part of another."""
@@ -332,6 +335,8 @@ class Reader:
             word = view.get(row.detail) or ""
         elif end is None:
             word = next((condition for condition in row.told if is_true(view.get(CONDITIONS), condition)), word)
+        if outcome == "failed":
+            word = _cause(view, sign) or word
         names = [name for name in view.all(row.child) if name] if row.child else []
         return Life(
             phase=phase,
@@ -394,6 +399,18 @@ class Reader:
         return sum(max(0, role.get(over.count) or 0) for role in roles)
 
 
+def _cause(view: ObjectView, sign: Sign | None) -> str:
+    """The controller's reason for a failure: of the condition that shows it, or of the status."""
+    named = sign.condition if sign is not None else ""
+    shown = [
+        condition.reason
+        for condition in view.get(CONDITIONS) or ()
+        if condition.type == named and condition.status == "True"
+    ]
+    reason = view.get("status.reason")
+    return next(filter(None, (*shown, reason if isinstance(reason, str) else "")), "")
+
+
 class _Identity(Struct, frozen=True):
     metadata: Meta
 
@@ -421,7 +438,8 @@ def _product(entry: ObjectView, paths: tuple[str, ...], at: str) -> int:
 
 def _paths(row: Definition, special: Special | None) -> Iterator[tuple[str, Any]]:
     """Every path of a definition with the type of the field."""
-    yield from (("metadata", Meta), ("apiVersion", str), ("spec", object), (CONDITIONS, tuple[Condition, ...]))
+    yield from (("metadata", Meta), ("apiVersion", str), ("spec", object), (CONDITIONS, tuple[ExplainedCondition, ...]))
+    yield "status.reason", object
     yield from special.shapes.items() if special is not None else ()
     yield row.suspend.at, type(row.suspend.value)
     texts = (*row.priority, row.detail, row.child, row.managed_by.at if row.managed_by is not None else "")

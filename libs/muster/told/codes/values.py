@@ -29,6 +29,8 @@ Phase = Literal[
 ]
 """How far a job has come. ``muster ls`` filters by the phase, and the table of legal steps lists phases."""
 
+STOPPED = ("DeadlineExceeded", "JobDeploymentStatusTransitionGracePeriodExceeded", "JobStatusCheckTimeoutExceeded")
+"""The reasons with which a controller stops a job: the exit codes of its pods say nothing."""
 EndedAs = Literal["finished", "left", "refused", "released", ""]
 """The last event of a job that is gone."""
 
@@ -235,9 +237,10 @@ class Adoption(Struct, frozen=True):
 
 
 class Remainder(Struct, frozen=True):
-    """The job is charged for pods that still exist."""
+    """The job is charged for pods that still exist. ``by``: the field manager that suspended the job."""
 
     remains: Remains
+    by: str = ""
 
 
 class Over(Struct, frozen=True):
@@ -280,6 +283,8 @@ class Holder(Struct, frozen=True):
     since: int = 0
     """Log time (ms) of the admission or of the first run."""
     phase: str = ""
+    lost: str = ""
+    """A node of the running job that is not ready."""
 
 
 class Wanting(Struct, frozen=True):

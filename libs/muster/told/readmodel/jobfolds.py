@@ -82,7 +82,7 @@ ILLEGAL_KEPT = 20
 def phase_of(state: ReadState, uid: str) -> Phase:
     """How far a job has come, as of the state's position."""
     workload = state.queues.workloads.get(uid)
-    if workload is None:
+    if workload is None or (workload.deleting and workload.phase != "finished"):
         trouble = state.troubles.get(uid)
         return "refused" if trouble is not None and trouble.code == "unreadable" else "gone"
     if workload.phase == "finished":
@@ -180,6 +180,7 @@ def admitted(state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
 
 _CODES: Mapping[str, Literal["RunningTimeout", "StaleGang", "Overuse"]] = {
     "running_timeout": "RunningTimeout",
+    "no_pods": "RunningTimeout",
     "unschedulable": "RunningTimeout",
     "stale_gang": "StaleGang",
     "overuse": "Overuse",
@@ -322,7 +323,7 @@ class JobFolds:
 
     def _suspended(self, state: ReadState, _at: Position, event: d.SuspensionRecorded) -> None:
         if event.ref.uid in state.queues.ledger.charges:  # In the same commit its charge may have ended.
-            state.suspended_outside[event.ref.uid] = None
+            state.suspended_outside[event.ref.uid] = event.by
         self._mark.jobs(event.ref.uid)
 
     def _short(self, state: ReadState, _at: Position, event: d.GangAwaitingNodes | d.GangDeferred) -> None:

@@ -13,6 +13,7 @@ Plain data without a sentence: codes, numbers, names, and texts that others wrot
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, field
@@ -182,6 +183,12 @@ class NodesShown(Struct):
             self.pods[uid] = PodOnNode(pod.ref, pod.node, pod.owner_uid, pod.request, pod.devices)
         else:
             self.pods.pop(uid, None)
+
+    def lost(self, pods: Iterable[str]) -> str:
+        """The first of the nodes of these pods, by name, that is known and not ready; else empty."""
+        names = {self.pods[uid].node for uid in pods if uid in self.pods}
+        away = [node.ref.name for node in self.nodes.values() if not node.ready and node.ref.name in names]
+        return min(away, default="")
 
 
 # --- pods that do not run ---------------------------------------------------------------------------------------------
@@ -356,7 +363,7 @@ class ReadState(StageState):
     """uids of jobs that are gone and remembered, in the order in which the jobs went"""
     over: dict[str, None] = field(default_factory=dict)
     """uids of jobs that are over and hold no quota, with an object and with happenings, oldest first"""
-    suspended_outside: dict[str, None] = field(default_factory=dict)
+    suspended_outside: dict[str, str] = field(default_factory=dict)
     write_failures: dict[str, FieldProblem | None] = field(default_factory=dict)
     """workload uid -> the API server's last reason to refuse the resume"""
     shortages: dict[str, Shortage] = field(default_factory=dict)

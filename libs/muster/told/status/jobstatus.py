@@ -45,6 +45,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """which is this priority."""
     charge: Charged | None = None
     line: InLine = InLine()
+    lost: str = ""
+    """A node of the running job that is not ready."""
     pods: HeldUp | None = None
     """The worst code that keeps the pods of the job from running, or made the job fail."""
 

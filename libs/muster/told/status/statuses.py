@@ -30,8 +30,10 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
+from muster.model.workload import Workload
 from muster.told.codes.codetable import CODES, JobCode
 from muster.told.codes.values import (
+    STOPPED,
     Adoption,
     Counted,
     GangCode,
@@ -105,7 +107,12 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
         facets |= {"queue": charge.queue, "charge": charged}
     if CODES[code].started:
         facets["pods"] = state.pods.of(uid, state.presence)
-    elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
+    elif (
+        isinstance(values, Over)
+        and values.outcome == "failed"
+        and record is not None
+        and not _stopped(record, workload)
+    ):
         facets["pods"] = state.pods.ended(uid, record, state.presence)
     return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**facets, **common})
 
@@ -119,12 +126,18 @@ def _back_at(state: ReadState, record: Record | None, charge: Charge) -> int:
     return record.over_since + limit
 
 
+def _stopped(record: Record, workload: Workload | None) -> bool:
+    """Whether the job's controller stopped it."""
+    return (workload.detail if workload is not None else record.detail) in STOPPED
+
+
 # --- over ---------------------------------------------------------------------------------------------------------
 
 
 def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """The object is gone, or can no longer be read."""
-    if uid in state.queues.workloads:
+    """The object is gone or going, or can no longer be read."""
+    workload = state.queues.workloads.get(uid)
+    if workload is not None and (not workload.deleting or workload.phase == "finished"):
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
@@ -161,14 +174,15 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     workload, record = state.queues.workloads[uid], state.records.get(uid)
     admitted = record.admitted_at if record is not None else 0
     if uid in state.suspended_outside:
-        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid)))
+        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid), state.suspended_outside[uid]))
     if uid in state.leaving:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))
     if record is not None and record.adoption is not None:
         return _status(state, uid, "Adopted", Adoption(record.adoption), since=record.running_at)
     if not workload.suspended and workload.phase == "running":
-        return _status(state, uid, "Running", Plain(), since=record.running_at if record is not None else 0)
+        since, lost = record.running_at if record is not None else 0, _lost(state, uid)
+        return _status(state, uid, "Running", Plain(), since=since, lost=lost)
     if uid in state.queues.resumed or not workload.suspended:
         return _status(state, uid, "Starting", Start(_remains(state, uid), _verdict(state, uid)), since=admitted)
     if not admitted:
@@ -384,6 +398,10 @@ def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[
             yield _holder(state, uid, amount, charge.namespace)
 
 
+def _lost(state: ReadState, uid: str) -> str:
+    return state.nodes.lost(state.presence.pods_of(uid))
+
+
 def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
     workload, record = state.queues.workloads.get(uid), state.records.get(uid)
     if uid in state.lone:
@@ -396,7 +414,7 @@ def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
     if workload.phase == "finished":
         return Holder(key, amount, "finished", kind)
     if record is not None and record.running_at:
-        return Holder(key, amount, "running", kind, record.running_at)
+        return Holder(key, amount, "running", kind, record.running_at, lost=_lost(state, uid))
     if record is not None and record.admitted_at:
         return Holder(key, amount, "admitted", kind, record.admitted_at)
     return Holder(key, amount, "other", kind, phase=cast(str, workload.phase))

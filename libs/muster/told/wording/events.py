@@ -379,7 +379,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.WorkloadAdopted: ("adopted", events_jobs.adopted),
     ChargeChanged: ("charged", events_jobs.recharged),
     SharesChanged: ("shares", _alone(told_shares)),
-    d.SuspensionRecorded: ("suspended", lambda _e, _: lower(explain.SUSPENDED_OUTSIDE.text)),
+    d.SuspensionRecorded: ("suspended", lambda event, _: lower(explain.suspended_outside(event.by).text)),
     d.QuotaReleased: ("released", events_jobs.released),
     d.PreemptionProposed: ("preemption", _alone(_preemption)),
     d.ReclaimDeferred: ("deferred", lambda e, _: reasons.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),

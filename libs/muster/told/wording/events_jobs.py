@@ -86,7 +86,7 @@ def started(_event: facts.WorkloadStarted, around: Happening) -> str:
 
 
 def finished(event: facts.WorkloadFinished, around: Happening) -> str:
-    detail = f" ({event.detail})" if event.detail else ""
+    detail = f" ({explain.end_of(event.detail)})" if event.detail else ""
     ran = f" after {span(around.span)}" if around.span > 0 else ""
     child = child_of(event.ref.kind)
     kept = f"; its quota stays charged until its {f'{child} and ' if child else ''}pods are gone"

@@ -223,7 +223,10 @@ def cleared_for(why: Leaving) -> Reason:
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
-        return unschedulable(problems.line(why.problem)) if why.problem is not None else RUNNING_TIMEOUT
+        if why.problem is None:
+            return RUNNING_TIMEOUT
+        cause = problems.line(why.problem)
+        return podless(cause) if why.problem.code == "no_pods" else unschedulable(cause)
     if why.code in ("StaleGang", "Overuse"):
         return STALE_GANG if why.code == "StaleGang" else OVERUSE
     if why.before:
@@ -320,12 +323,18 @@ def beyond_grant(over: Vector, granted: Vector, queue: str, back_at: int) -> Rea
     return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}{back_at}", text.removesuffix("."))
 
 
-SUSPENDED_OUTSIDE = Reason(
-    "SuspendedOutside",
-    "suspended_outside",
-    "Suspended by another client after its admission; it keeps its quota until its pods are gone, "
-    "then it is queued again",
-)
+def suspended_outside(by: str) -> Reason:
+    """Another client stopped a job that ran. ``by``: the field manager, where known."""
+    client = f"field manager {by}" if by else "another client"
+    text = f"Suspended by {client} after its admission; it keeps its quota until its pods are gone, then it is queued again"
+    if by:
+        text += (
+            f". Where {by} applies a manifest again: leave suspend out of the manifest, or have it ignore the field "
+            "(Argo CD: ignoreDifferences)"
+        )
+    return Reason("SuspendedOutside", f"suspended_outside {by}".rstrip(), text)
+
+
 RUNNING_TIMEOUT = Reason(
     "RunningTimeout",
     "running_timeout",
@@ -353,8 +362,46 @@ def unschedulable(cause: str) -> Reason:
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable", "overuse"], cause: str = "") -> str:
+def podless(cause: str) -> Reason:
+    """The words for an admitted job without pods."""
+    text = f"Suspended again: {cause}. Its quota is free for others, and it is queued again in its place after a pause"
+    return Reason("RunningTimeout", "no_pods", text)
+
+
+ENDS: dict[str, str] = {
+    "DeadlineExceeded": "it ran for longer than activeDeadlineSeconds allows, and its controller stopped it",
+    "BackoffLimitExceeded": "its pods failed more often than backoffLimit allows",
+    "PodFailurePolicy": "a rule of its podFailurePolicy ended it at the failure of a pod",
+    "MaxFailedIndexesExceeded": "more of its indexes failed than maxFailedIndexes allows",
+    "FailedIndexes": "some of its indexes failed",
+    "AppFailed": "its entrypoint failed",
+    "SubmissionFailed": "its entrypoint could not be submitted to the Ray cluster",
+    "JobDeploymentStatusTransitionGracePeriodExceeded": "KubeRay got no word of its end from the Ray cluster",
+    "JobStatusCheckTimeoutExceeded": "KubeRay could not ask the Ray cluster for its state",
+    "ValidationFailed": "KubeRay finds its spec invalid",
+}
+"""{reason of a controller for the failure of a job: the words}"""
+
+
+def end_of(detail: str) -> str:
+    """The controller's word for an end, with the words for it."""
+    return f"{detail}: {ENDS[detail]}" if detail in ENDS else detail
+
+
+def on_lost_node(node: str) -> str:
+    """The words for a job with a pod on a node that is not ready."""
+    return (
+        f"its node {node} is not ready, and nothing ends its pods there: its quota is free once the node is back, or "
+        "the node or the pods are deleted"
+    )
+
+
+def suspended(
+    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"], cause: str = ""
+) -> str:
     """Why an admitted job is suspended again for a reason of its own."""
+    if reason == "no_pods":
+        return podless(cause).text
     if reason == "unschedulable":
         return unschedulable(cause).text
     return {"stale_gang": STALE_GANG.text, "overuse": OVERUSE.text}.get(reason, TIMED_OUT)

@@ -79,8 +79,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.ADMITTED
         case Adoption(why):
             return Reason("Adopted", f"adopted:{why}", _adopted(status, why))
-        case Remainder() if status.code == "SuspendedOutside":
-            return explain.SUSPENDED_OUTSIDE
+        case Remainder(by=by) if status.code == "SuspendedOutside":
+            return explain.suspended_outside(by)
         case Remainder():
             return Reason("Deleted", "Deleted", "It was deleted; its quota is released once its pods are gone")
         case Over() if status.code == "Gone":
@@ -89,7 +89,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             word = "Succeed" if outcome == "succeeded" else "Failed"
             detail = status.detail or word
             if status.pods is None:
-                return Reason(word, word, detail)
+                return Reason(word, word, explain.end_of(detail))
             held = pods.reason(status.pods)
             return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
 
@@ -179,9 +179,9 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return _starting(status, start)
         case Adoption(why):
             return _adopted(status, why)
-        case Remainder(remains) if status.code == "SuspendedOutside":
+        case Remainder(remains, _) if status.code == "SuspendedOutside":
             return _ending(status, reason(status).text, remains)
-        case Remainder(remains):
+        case Remainder(remains, _):
             return f"It was deleted, and is charged with {_amount(status)} {_until(status, remains)}"
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
@@ -266,7 +266,7 @@ _ENDED = {"": "ended", "invalid": "is invalid"}
 
 
 def _detail(status: JobStatus) -> str:
-    return f" ({status.detail})" if status.detail else ""
+    return f" ({explain.end_of(status.detail)})" if status.detail else ""
 
 
 def _gone(status: JobStatus, over: Over) -> str:
@@ -336,6 +336,8 @@ def holds(holder: Holder, now: int) -> str:
         case "finished":
             left = child_of(holder.kind)
             return f"finished, its {left or 'pods'} still exist{'s' if left else ''}"
+        case "running" if holder.lost:
+            return explain.on_lost_node(holder.lost)
         case "running":
             pod = "a pod of no job, " if holder.kind == PODS.kind else ""
             return f"{pod}running for {span(max(0, now - holder.since))}"

@@ -154,7 +154,8 @@ class Words(NamedTuple):
 
 def _running(status: JobStatus, now: int) -> str:
     runs = f"It has run for {span(max(0, now - status.since))}" if status.since else "It runs"
-    return f"{runs}, charged with {charged(status)}"
+    lost = f". Now: {explain.on_lost_node(status.lost)}" if status.lost else ""
+    return f"{runs}, charged with {charged(status)}{lost}"
 
 
 def _admitted(status: JobStatus, now: int) -> str:

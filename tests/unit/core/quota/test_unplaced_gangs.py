@@ -195,7 +195,7 @@ def test_one_that_has_run_and_of_which_none_has_a_node_any_more_is_not_waited_fo
 
 @pytest.mark.parametrize("why", ["unschedulable", "running_timeout"])
 def test_a_refused_suspension_is_not_ordered_over_and_over(why: str) -> None:
-    found = Native(**({"running_timeout": "1m"} if why == "running_timeout" else {}))
+    found = Native(**({"running_timeout": "1m"} if why == "running_timeout" else {"start_timeout": "0"}))
     found.refused = []
     if why == "unschedulable":
         found.says(LACKS)

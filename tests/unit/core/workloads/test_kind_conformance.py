@@ -5,6 +5,7 @@ Each kind is driven by what its controller writes (kit.jobs), read by its own ad
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from muster.core.stage import Folder
 from muster.core.workloads.edits import BY_HAND
 from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
 from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
     GangAdmitted,
     QuotaReleased,
@@ -321,14 +323,72 @@ def test_its_quota_is_free_when_it_is_over_and_its_pods_are(kind: str) -> None:
     assert isinstance(decided[0], QuotaReleased) and decided[0].reason == "finished"
 
 
+@each_kind
+def test_its_quota_is_free_when_it_is_going_and_its_pods_are_gone_whatever_its_finalizers(kind: str) -> None:
+    """The finalizer of a clean-up that failed keeps the object for ever; its controller makes no pods for it."""
+    bench, resumed = started(kind)
+    runs = set_to(kind, resumed, suspended=False, status=KNOWN[kind].running)
+    going = copy.deepcopy(runs)
+    going["metadata"] |= {"deletionTimestamp": "2025-01-10T01:40:00Z", "finalizers": ["example.com/archive"]}
+    bench.facts(seen(kind, going))
+    if KINDS[kind].children == ("RayCluster",):
+        cluster = new("RayCluster", "x")
+        cluster["metadata"] |= {"deletionTimestamp": "2025-01-10T01:40:00Z", "finalizers": ["ray.io/gcs-ft"]}
+        owner = {"apiVersion": KINDS[kind].resource.api_version, "kind": kind, "name": "one", "controller": True}
+        cluster["metadata"]["ownerReferences"] = [owner | {"uid": "uid-one"}]
+        cluster["spec"]["suspend"] = False
+        child = KINDS["RayCluster"].read(json.dumps(cluster).encode())
+        assert isinstance(child, ChildState) and child.over
+        bench.facts(ChildObserved(child=child))
+    assert not [event for event in bench.settle() if isinstance(event, QuotaReleased)], "its pods are there"
+    pods = [each for each in ends_of_pods(kind) if not isinstance(each, ChildGone)]
+    bench.facts(*pods)
+    decided = [event for event in bench.settle() if isinstance(event, QuotaReleased | GangAdmitted | WorkloadAdopted)]
+    assert [(type(event), event.ref.name) for event in decided] == [(QuotaReleased, "one"), (GangAdmitted, "two")]
+    bench.facts(seen(kind, set_to(kind, going, suspended=False, status=KNOWN[kind].running)))
+    assert not [event for event in bench.settle() if isinstance(event, WorkloadAdopted | QuotaReleased)]
+    # A pod that cleans up after it counts as itself.
+    cleans = PodState(
+        ref=Ref("Pod", "video", "c", "uid-c"),
+        rv=facts.next_rv(),
+        owner_uid="uid-one",
+        request={"cpu": 10},
+        running=True,
+    )
+    bench.facts(PodObserved(pod=cleans))
+    bench.settle()
+    charges = bench.happened(ChargeChanged)
+    assert (charges[-1].request, charges[-1].pods) == ({"cpu": 10}, 1)
+    bench.facts(PodGone(ref=cleans.ref, rv=facts.next_rv()))
+    assert [event.ref.name for event in bench.settle() if isinstance(event, QuotaReleased)] == ["one"]
+    bench.sound()
+
+
+@each_kind
+def test_one_that_is_going_is_not_queued(kind: str) -> None:
+    bench = Bench()
+    bench.facts(facts.tree())
+    bench.synced()
+    waits = new(kind)
+    waits["metadata"] |= {"deletionTimestamp": "2025-01-10T01:40:00Z", "finalizers": ["example.com/archive"]}
+    bench.facts(seen(kind, waits))
+    assert not [event for event in bench.settle() if isinstance(event, GangAdmitted)]
+
+
 @settling_kind
 def test_its_quota_is_free_when_it_was_suspended_by_others_and_rests(kind: str) -> None:
     bench, resumed = started(kind)
     known = KNOWN[kind]
     stopped = set_to(kind, resumed, suspended=True, status=known.suspending or known.running)
+    wrote: Obj = {}
+    for step in reversed(KINDS[kind].suspend_path[1:].split("/")):
+        wrote = {f"f:{step}": wrote}
+    other = {"manager": "kubectl", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:template": {}}}}
+    applied = {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": wrote}
+    stopped["metadata"]["managedFields"] = [other, applied]
     bench.facts(seen(kind, stopped))
     decided = bench.settle()
-    assert any(isinstance(event, SuspensionRecorded) for event in decided)
+    assert [event.by for event in decided if isinstance(event, SuspensionRecorded)] == ["argocd-controller"]
     assert not any(isinstance(event, QuotaReleased) for event in decided)
     bench.facts(*ends_of_pods(kind))
     bench.facts(seen(kind, set_to(kind, stopped, suspended=True, status=known.settled)))

@@ -67,6 +67,7 @@ from muster.model.workload import SPARK_ROLE, PodState
 
 _LEAVES: Mapping[str, Leaving] = {
     "running_timeout": "timed_out",
+    "no_pods": "timed_out",
     "unschedulable": "timed_out",
     "stale_gang": "stale",
     "overuse": "overuse",

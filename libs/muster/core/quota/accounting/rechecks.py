@@ -55,7 +55,7 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
     if uid in state.standalone or not state.presence.tells(uid):
         return entry.request, entry.pods
-    if workload is None or workload.phase == "finished":
+    if workload is None or workload.ends:
         named = not entry.child or state.last_child.get(uid) == entry.child
         return ({}, 0) if named and state.presence.in_use(uid) else (entry.request, entry.pods)
     if not is_active(workload) or uid in state.opened.values():
@@ -90,7 +90,7 @@ def note_upgraded(state: AccountantState, entry: Entry) -> None:
 
 def is_active(workload: Workload | None) -> bool:
     """Whether the controller makes pods for the workload."""
-    return workload is not None and not workload.suspended and workload.phase in ACTIVE
+    return workload is not None and not workload.suspended and workload.phase in ACTIVE and not workload.deleting
 
 
 def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int]) -> ChargeChanged:
@@ -213,7 +213,7 @@ def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
     return (
         workload is not None
         and workload.suspended
-        and workload.phase != "finished"
+        and not workload.ends
         and 0 < entry.resumed_rv < workload.rv
         and not entry.suspension_recorded
         and not entry.suspension

@@ -16,7 +16,7 @@ from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import together
 
-Why = Literal["running_timeout", "unschedulable", "stale_gang"]
+Why = Literal["running_timeout", "no_pods", "unschedulable", "stale_gang"]
 
 UNPLACED_MS = 5_000
 """The least time that a gang without places keeps its quota: kube-scheduler may make room, or try again."""
@@ -49,6 +49,7 @@ def _ends(state: AccountantState, entry: Entry) -> Iterator[tuple[Why, int]]:
     if entry.since and not entry.leaving:
         times: tuple[tuple[Why, int | None], ...] = (
             ("running_timeout", _timeout_at(state, entry)),
+            ("no_pods", _podless_at(state, entry)),
             ("unschedulable", _unplaced_at(state, entry) if entry.unbound_since else None),
         )
         for why, at in times:
@@ -71,6 +72,13 @@ def refused(entry: Entry, now: int) -> None:
 def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
     limit = state.ledger.rules_of(entry.queue).running_timeout_ms
     return entry.since + limit if limit and not entry.ran else None
+
+
+def _podless_at(state: AccountantState, entry: Entry) -> int | None:
+    """Admitted, and no pod of it was ever made: the API server refuses the pods, or no operator makes them."""
+    limit = state.ledger.rules_of(entry.queue).start_timeout_ms
+    waits = limit and entry.admitted and not (entry.ran or entry.made or state.presence.live_pods(entry.ref.uid))
+    return entry.since + limit if waits else None
 
 
 # --- kube-scheduler does not place it ------------------------------------------------------------------------------
@@ -132,8 +140,12 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
     return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
 
 
-def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
-    """The verdict of kube-scheduler on a gang without places, or else the gang's progress."""
+def said_of(state: AccountantState, entry: Entry, why: Why) -> FieldProblem | None:
+    """Without pods, since when. For a gang without places, the verdict of kube-scheduler, or else its progress."""
+    if why == "no_pods":
+        return problem("", "no_pods", seconds=(state.now - entry.since) // 1000)
+    if why != "unschedulable":
+        return None
     judged = judged_of(state, entry)
     if judged is not None and judged.lacks_since and not entry.ran:
         return problem("", "said", said=judged.text)

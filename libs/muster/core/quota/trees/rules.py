@@ -162,6 +162,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "age-limit": ("age_limit_ms", span_ms),
     "claim": ("claim_ms", span_ms),
     "running-timeout": ("running_timeout_ms", span_ms),
+    "start-timeout": ("start_timeout_ms", span_ms),
     "overuse-timeout": ("overuse_ms", span_ms),
     "backoff": ("backoff_ms", span_ms),
     "runtime": ("runtime", _choice("weight", "max", usual="max")),
