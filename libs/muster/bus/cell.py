@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,16 +25,18 @@ from muster.bus.log import JetStreamLog
 from muster.bus.reader import message_at
 from muster.bus.shares import STAGES
 from muster.bus.streams import (
+    BUDGETED,
+    BUDGETED_AND_AGE,
     COMPRESSED,
     NARROWED,
     ROLLED_UP,
     SEALED,
     SIZES,
-    SIZES_AND_AGE,
     Limits,
     bucket_config,
     ensure,
     log_config,
+    next_config,
     objects_config,
     public_config,
     quarantine_config,
@@ -94,8 +96,8 @@ async def open_log(
     """
     subjects.check_cell(cell)
     ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
-    bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
-    if await ensure(js, bucket, create=create, ignore=SIZES) is None:
+    bucket = bucket_config(subjects.state_bucket(cell), "state", limits or Limits())
+    if await ensure(js, bucket, create=create, ignore=BUDGETED) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
     state = KvBucket(js, subjects.state_bucket(cell))
     while True:
@@ -148,8 +150,8 @@ async def _pointer_entry(state: KvBucket) -> KvEntry | None:
 
 async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
     """The generation that the pointer names, with or without a stream; None for a cell without a pointer."""
-    bucket = bucket_config(subjects.state_bucket(cell), Limits())
-    if await ensure(js, bucket, create=False, ignore=SIZES) is None:
+    bucket = bucket_config(subjects.state_bucket(cell), "state", Limits())
+    if await ensure(js, bucket, create=False, ignore=BUDGETED) is None:
         return None
     entry = await KvBucket(js, subjects.state_bucket(cell)).get(POINTER)
     return read_pointer(cell, entry.value if entry is not None else None)
@@ -187,16 +189,28 @@ async def open_stores(
     Raises BusError for a missing stream without ``create``, or for a wrong configuration.
     """
     subjects.check_cell(cell)
-    size = limits or Limits()
-    for config, ignore in (
-        # A lease that never ran out would outlive its holder.
-        (bucket_config(subjects.lease_bucket(cell), size, ttl_s=lease_s), SIZES),
-        *((objects_config(bucket, size), SIZES | ROLLED_UP) for bucket in object_buckets(cell)),
-        (quarantine_config(cell, size), SIZES_AND_AGE),
-        (public_config(size), SIZES_AND_AGE),
-    ):
+    for config, ignore in _stores(cell, limits or Limits(), lease_s):
         if await ensure(js, config, create=create, ignore=ignore) is None:
             raise BusError(f"cell {cell} has no stream {config['name']}; create it with `{_command(cell)}`")
+
+
+def _stores(cell: str, size: Limits, lease_s: float) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Each stream beside the log and the state bucket, and the fields that may differ there."""
+    # A lease that never ran out would outlive its holder.
+    yield bucket_config(subjects.lease_bucket(cell), "leases", size, ttl_s=lease_s), BUDGETED
+    yield bucket_config(subjects.replica_bucket(cell), "replicas", size, ttl_s=lease_s), BUDGETED
+    yield objects_config(subjects.base_bucket(cell), "bases", size), BUDGETED | ROLLED_UP
+    for stage in FOLDERS:
+        yield objects_config(subjects.snapshot_bucket(cell, stage), "snapshots", size), BUDGETED | ROLLED_UP
+    yield quarantine_config(cell, size), BUDGETED_AND_AGE
+    yield public_config(size), BUDGETED_AND_AGE
+
+
+def budgeted(cell: str, generation: int, limits: Limits) -> list[dict[str, Any]]:
+    """The configuration of every stream of a cell, with its budget: what the cell reserves of the store."""
+    state = bucket_config(subjects.state_bucket(cell), "state", limits)
+    stores = [config for config, _ in _stores(cell, limits, LEASE_S)]
+    return [log_config(cell, generation, limits), next_config(cell, limits), state, *stores]
 
 
 async def found_generation(

@@ -67,7 +67,7 @@ async def import_log(
             f"stream {stream} exists and has {info.state.messages} messages: a log is imported into an empty one. "
             "If it is what an import left that broke off, delete the stream and import again"
         )
-    await ensure(js, bucket_config(subjects.state_bucket(cell), size), create=True)
+    await ensure(js, bucket_config(subjects.state_bucket(cell), "state", size), create=True)
     await ensure(js, log_config(cell, genesis.generation, size), create=True)
     await _store(js, cell, genesis.generation, first)
     window: list[Body] = []
