@@ -255,7 +255,7 @@ def owed() -> Watched:
 
 def troubled(cause: Cause) -> Callable[[Watched], None]:
     def breaks(made: Watched) -> None:
-        made.keepers.append(SimpleNamespace(guard=SimpleNamespace(troubles=[ServerTrouble(cause, "nats-1")])))
+        made.keepers.append(SimpleNamespace(fills=[], guard=SimpleNamespace(troubles=[ServerTrouble(cause, "nats-1")])))
 
     return breaks
 
