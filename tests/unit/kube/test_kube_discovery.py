@@ -32,7 +32,9 @@ class Answers:
         if body is not None:
             self.bodies.append(json.loads(body))
         status, found = self.answers.get((method, path), (404, "404 page not found"))
-        return ApiResponse(status, found.encode() if isinstance(found, str) else json.dumps(found, separators=(",", ":")).encode())
+        return ApiResponse(
+            status, found.encode() if isinstance(found, str) else json.dumps(found, separators=(",", ":")).encode()
+        )
 
     def watch(self, path: str, *, query: Mapping[str, str], idle_limit_s: float) -> AsyncIterator[bytes]:
         raise NotImplementedError
