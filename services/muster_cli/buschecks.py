@@ -119,7 +119,9 @@ def store_findings(streams: Sequence[Fill], reserved: int, store: int) -> list[F
     most = max(streams, key=lambda fill: fill.percent, default=None)
     if told or most is None:
         return told
-    detail = f"{size(reserved)} in all, for the log and {len(streams)} other streams, filled by at most {most.percent} %"
+    detail = (
+        f"{size(reserved)} in all, for the log and {len(streams)} other streams, filled by at most {most.percent} %"
+    )
     return [Finding("ok", "store", detail)]
 
 

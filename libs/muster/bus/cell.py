@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+import muster
 from muster.audit.judge import RIGHTS
 from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
@@ -45,6 +46,7 @@ from muster.events import subjects
 from muster.events.envelope import UNREADABLE, encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
+from muster.events.wire import WIRE, UnknownWireError, check_wire
 from muster.ports import Earlier, LogGoneError, LogIdentity
 
 POINTER = "log"
@@ -228,6 +230,7 @@ async def found_generation(
 
     ``first``: the first sequence; ``prefix``: hash of the earlier log.
     """
+    genesis = replace(genesis, build=muster.__version__, wire=WIRE)
     generation = genesis.generation
     await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
     stream = subjects.log_stream(cell, generation)
@@ -291,6 +294,16 @@ async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
             f"stream {pointer.stream} holds log {genesis.log_id} where log {pointer.log_id} is expected: it was "
             "replaced or restored from elsewhere; restore the right one, or delete it"
         )
+    if genesis is not None:
+        readable(genesis)
+
+
+def readable(genesis: Genesis) -> None:
+    """Raises BusError for a generation with a wire that this build does not read: before anything is written there."""
+    try:
+        check_wire(genesis)
+    except UnknownWireError as err:
+        raise BusError(str(err)) from err
 
 
 async def _newest_generation(js: JetStream, cell: str) -> int | None:
