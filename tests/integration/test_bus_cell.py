@@ -18,7 +18,7 @@ from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.bus.streams import Budget, Limits, bucket_config, log_config, public_config, quarantine_config
+from muster.bus.streams import Limits, StoreBudget, bucket_config, log_config, public_config, quarantine_config
 from muster.events import subjects
 from muster.events.envelope import genesis_of
 from muster.events.system import Genesis
@@ -203,7 +203,7 @@ async def test_a_stream_of_an_earlier_version_gets_the_budget_that_it_lacks(js: 
     stream = f"OBJ_{subjects.snapshot_bucket(cell, 'preemptor')}"
     info = await js.info(stream)
     assert info is not None
-    await js.ask(f"STREAM.UPDATE.{stream}", {**info.config, **Budget(-1).config()})
+    await js.ask(f"STREAM.UPDATE.{stream}", {**info.config, **StoreBudget(-1).config()})
     log = await open_log(js, cell, create=True, limits=SMALL)
     assert [fill.stream for fill in await fills(js, log.identity) if not fill.bounded] == [stream]
     await open_stores(js, cell, create=True, limits=SMALL)

@@ -27,7 +27,7 @@ class Limits(Struct, frozen=True):
     replicas: int = 1
 
 
-class Budget(Struct, frozen=True):
+class StoreBudget(Struct, frozen=True):
     """What a stream may take of the store: bytes, messages, and bytes of one message; -1 for no bound of its own."""
 
     bytes: int
@@ -41,17 +41,17 @@ class Budget(Struct, frozen=True):
 
 Kind = Literal["log", "next", "public", "quarantine", "leases", "replicas", "state", "snapshots", "bases"]
 
-BUDGETS: dict[Kind, Callable[[Limits], Budget]] = {
+BUDGETS: dict[Kind, Callable[[Limits], StoreBudget]] = {
     # A stage has its part of the log: muster.bus.shares.
-    "log": lambda limits: Budget(limits.max_bytes),
-    "next": lambda limits: Budget(limits.max_bytes, message_bytes=1),
+    "log": lambda limits: StoreBudget(limits.max_bytes),
+    "next": lambda limits: StoreBudget(limits.max_bytes, message_bytes=1),
     # 14 days of 50,000 jobs a day (tests/perf/bench_store.py).
-    "public": lambda limits: Budget(max(_GIB, limits.max_bytes)),
-    "quarantine": lambda _: Budget(_GIB // 4, 100_000),
+    "public": lambda limits: StoreBudget(max(_GIB, limits.max_bytes)),
+    "quarantine": lambda _: StoreBudget(_GIB // 4, 100_000),
     # A key may write the keys that its rights name, and no others: all of them at their largest fit.
-    "leases": lambda _: Budget(4 * _MIB, 1_024, 4 * _KIB),
-    "replicas": lambda _: Budget(4 * _MIB, 1_024, 4 * _KIB),
-    "state": lambda _: Budget(32 * _MIB, 1_024, 64 * _KIB),
+    "leases": lambda _: StoreBudget(4 * _MIB, 1_024, 4 * _KIB),
+    "replicas": lambda _: StoreBudget(4 * _MIB, 1_024, 4 * _KIB),
+    "state": lambda _: StoreBudget(32 * _MIB, 1_024, 64 * _KIB),
     # Three snapshots of the largest size there is, and the one that is being written.
     "snapshots": lambda limits: _objects(max(16 * _MIB, limits.max_bytes // 16)),
     "bases": lambda limits: _objects(max(32 * _MIB, limits.max_bytes // 2)),
@@ -59,9 +59,9 @@ BUDGETS: dict[Kind, Callable[[Limits], Budget]] = {
 """{kind of stream: its budget, by the size of a generation of the log}"""
 
 
-def _objects(size: int) -> Budget:
+def _objects(size: int) -> StoreBudget:
     """Of a bucket of objects: most of its messages are chunks of 256 KiB."""
-    return Budget(size, size // (16 * _KIB), 512 * _KIB)
+    return StoreBudget(size, size // (16 * _KIB), 512 * _KIB)
 
 
 BOUNDS = frozenset({"max_bytes", "max_msgs", "max_msg_size"})
