@@ -202,7 +202,7 @@ ALERTS = (
         "starts more slowly. A healthy cell uses a few percent.",
         (
             "`muster doctor` names the stream and its service; a bucket of snapshots belongs to the stage in its name.",
-            "Change the key of that service if nobody knows why: [rotate the keys](rotate-keys.md).",
+            "Change the key of that service if the cause is unknown: [rotate the keys](rotate-keys.md).",
             "States that have outgrown the budget need a larger log: `MUSTER_LOG_MAX_BYTES`, then `muster log init`.",
         ),
     ),

@@ -1,6 +1,6 @@
 """The processes that are alive: a key for each process, stage and shard in a bucket of its own, which expires.
 
-A process names its key itself, so a key in other hands may fill this bucket: not the bucket of the leases.
+A process chooses the name of its key, so a key in other hands may fill this bucket: not the bucket of the leases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The configuration of every stream and bucket, and the check of existing streams against the configuration.
 
-Each has a budget of the store (BUDGETS). JetStream reserves it, so no stream takes the room of another: a service that
-fills its own bucket is refused, and nobody else.
+Each stream has a budget of the store (BUDGETS). JetStream reserves the budget, so no stream takes the room of another: a
+service with a full bucket is refused, and no other service.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StoreBudget(Struct, frozen=True):
     message_bytes: int = -1
 
     def config(self) -> dict[str, int]:
-        """As the server has it."""
+        """In the fields of the server."""
         return {"max_bytes": self.bytes, "max_msgs": self.messages, "max_msg_size": self.message_bytes}
 
 
@@ -245,7 +245,7 @@ async def ensure(
 
 
 def unbounded(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, int]:
-    """The bounds of a budget that a stream lacks: an earlier version made it, or somebody else."""
+    """The bounds of a budget that a stream lacks: an earlier version made the stream, or an operator."""
     return {field: wanted[field] for field in sorted(BOUNDS) if wanted[field] > 0 and actual.get(field, -1) <= 0}
 
 

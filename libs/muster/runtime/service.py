@@ -138,7 +138,7 @@ async def open_process(
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:
     """Run a service until cancelled or told to stop by SIGTERM or SIGINT.
 
-    It follows its log through generations, and stands by where another process leads.
+    It follows its log through generations, and is a standby where another process leads.
     """
     serving = asyncio.ensure_future(_serve(config, service, build, keeping))
     stop_on_signals(serving)

@@ -14,7 +14,7 @@ STANDBY_S = 1.0
 
 
 class LostLeadershipError(Exception):
-    """Another process has the lease: stop at once and stand by."""
+    """Another process has the lease: stop at once, and go on as a standby."""
 
 
 class KeptLease:
