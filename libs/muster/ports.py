@@ -53,7 +53,7 @@ class LogIdentity(Struct, frozen=True):
 
 
 class FencedError(Exception):
-    """An append was refused because a newer leader has written: this process must stop deciding and exit."""
+    """An append was refused because a newer leader has written: this process stops deciding, as a standby."""
 
 
 class LogGoneError(Exception):

@@ -193,6 +193,20 @@ ALERTS = (
         ),
     ),
     Alert(
+        "StoreHalfFull",
+        "max by (stream) (muster_store_fill_percent) >= 50",
+        300,
+        "warning",
+        "Stream {{ $labels.stream }} uses {{ $value }} % of its budget.",
+        "A full bucket refuses what its service writes there, and nothing else: a service without newer snapshots "
+        "starts more slowly. A healthy cell uses a few percent.",
+        (
+            "`muster doctor` names the stream and its service; a bucket of snapshots belongs to the stage in its name.",
+            "Change the key of that service if the cause is unknown: [rotate the keys](rotate-keys.md).",
+            "States that have outgrown the budget need a larger log: `MUSTER_LOG_MAX_BYTES`, then `muster log init`.",
+        ),
+    ),
+    Alert(
         "NatsServer",
         'max by (server, cause) (muster_nats_trouble{cause!~"hole|differs|lost"}) > 0',
         60,

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from muster.bus.cell import open_log, open_stores
 from muster.bus.errors import BusError, ConnectError, ForbiddenError
+from muster.bus.fills import ALARM_PERCENT as STORE_PERCENT
+from muster.bus.fills import Fill, fills, reserves
 from muster.bus.jetstream import JetStream
+from muster.bus.streams import Limits
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.text import span
 from muster.ports import Clock, LogGapError, LogGoneError
@@ -21,7 +24,7 @@ from muster_cli.logchecks import log_findings
 from muster_cli.reading import LogPlace, LogReading, connected
 from muster_cli.reclaiming import reclaim_offs
 from muster_cli.render.cell import ALARM_PERCENT, size
-from muster_cli.serverchecks import server_findings
+from muster_cli.serverchecks import Examined, server_findings
 from muster_cli.state import CellState, cell_state
 
 STAGE_SERVICES = {"presenter": "muster-actuator"}
@@ -44,12 +47,12 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
     try:
         async with connected(place) as js:
             own = [Finding("ok", "NATS", place.config.nats_url), *servers.findings]
-            return [*own, *await _cell_findings(place, js, clock, servers.findings)]
+            return [*own, *await _cell_findings(place, js, clock, servers)]
     except ConnectError as err:
         return [Finding("bad", "NATS", str(err), "kubectl -n muster-system get pods; or name another with --url")]
 
 
-async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
+async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Examined) -> list[Finding]:
     """The findings about the streams of a cell. A denied right is the only finding: later requests get no answer."""
     findings = await _examined(place, js, clock, servers)
     if isinstance(js.connection.failure, ForbiddenError):
@@ -58,7 +61,7 @@ async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: 
     return findings
 
 
-async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Sequence[Finding]) -> list[Finding]:
+async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Examined) -> list[Finding]:
     try:
         async with asyncio.timeout(ANSWER_LIMIT_S):
             await open_stores(js, place.config.cell, create=False)
@@ -66,28 +69,60 @@ async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Seque
     except LogGoneError as err:
         return [Finding("bad", "log", str(err), "muster log recover, or muster log init")]
     except TimeoutError:
-        return _unanswered(servers)
+        return _unanswered(servers.findings)
     except BusError as err:
         return [Finding("bad", "streams", str(err), "muster log init")]
     # Servers that say what is wrong with them may not answer what is asked of the log.
     try:
-        async with asyncio.timeout(ANSWER_LIMIT_S if must_fix(servers) else None):
-            return await _of_log(LogReading(place, js.connection, js, log), clock)
+        async with asyncio.timeout(ANSWER_LIMIT_S if must_fix(servers.findings) else None):
+            return await _of_log(LogReading(place, js.connection, js, log), clock, servers.store)
     except TimeoutError:
-        return _unanswered(servers)
+        return _unanswered(servers.findings)
 
 
-async def _of_log(reading: LogReading, clock: Clock) -> list[Finding]:
-    """The findings about a log that is open."""
+async def _of_log(reading: LogReading, clock: Clock, store: int) -> list[Finding]:
+    """The findings about a log that is open. ``store``: bytes of the smallest store of NATS, 0 where it is unknown."""
     place, before = reading.place, clock.now()
     try:
         state, ended = await cell_state(reading), await endings(reading.js, place.config.cell)
     except ForbiddenError:
         return []
     after = clock.now()
+    identity = reading.log.identity
+    reserved = reserves(identity.cell, Limits(max_bytes=state.usage.max_bytes))
+    stores = store_findings(await fills(reading.js, identity), reserved, store)
     view = await _by_the_log(reading, after)
     ends = end_findings(state, ended, after)
-    return [*ends, *judged(state, place, before, after), *view, *await _reclaim(reading)]
+    return [*ends, *judged(state, place, before, after), *stores, *view, *await _reclaim(reading)]
+
+
+def store_findings(streams: Sequence[Fill], reserved: int, store: int) -> list[Finding]:
+    """A store that is smaller than the budgets together; each stream beside the log that has no budget, or has used
+    half of its budget. ``reserved``: bytes of all budgets; ``store``: of the smallest server, 0 where it is unknown.
+    """
+    told: list[Finding] = []
+    if 0 < store < reserved:
+        detail = f"a server has {size(store)}, and the streams of the cell may take {size(reserved)}"
+        told.append(Finding("bad", "store", detail, f"set max_file_store of NATS to {size(reserved)} at least"))
+    told += [
+        Finding("bad", f"stream {fill.stream}", "it has no budget: one service could fill the store", "muster log init")
+        for fill in streams
+        if not fill.bounded
+    ]
+    for fill in streams:
+        if fill.percent >= STORE_PERCENT:
+            detail = f"{fill.percent} % of its budget is used; when it is full its service is refused there"
+            fix = "see docs/howto/alerts.md, StoreHalfFull"
+            told.append(
+                Finding("bad" if fill.percent >= FULL_PERCENT else "note", f"stream {fill.stream}", detail, fix)
+            )
+    most = max(streams, key=lambda fill: fill.percent, default=None)
+    if told or most is None:
+        return told
+    detail = (
+        f"{size(reserved)} in all, for the log and {len(streams)} other streams, filled by at most {most.percent} %"
+    )
+    return [Finding("ok", "store", detail)]
 
 
 def _unanswered(servers: Sequence[Finding]) -> list[Finding]:

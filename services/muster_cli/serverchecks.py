@@ -63,10 +63,13 @@ SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
 
 
 class Examined(Struct, frozen=True):
-    """What was found of the servers. ``able``: whether JetStream can be asked about the rest."""
+    """What was found of the servers. ``able``: whether JetStream can be asked about the rest; ``store``: bytes of the
+    smallest store, 0 where no server told.
+    """
 
     findings: list[Finding]
     able: bool = True
+    store: int = 0
 
 
 async def server_findings(place: LogPlace) -> Examined:
@@ -86,7 +89,8 @@ async def server_findings(place: LogPlace) -> Examined:
             return Examined([] if place.instance is not None else [note])
         except BusError as err:
             return Examined([Finding("note", "NATS servers", f"not examined one by one: {err}")])
-    return Examined(_told(servers, troubles, place.config.cell), able=_able(servers, troubles))
+    store = min((server.limit for server in servers if server.limit > 0), default=0)
+    return Examined(_told(servers, troubles, place.config.cell), able=_able(servers, troubles), store=store)
 
 
 async def _looked_at(connection: Connection, cell: str) -> tuple[Sequence[Server], list[ServerTrouble]]:

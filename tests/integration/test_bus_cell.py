@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 
 import pytest
 
@@ -10,17 +11,18 @@ from kit.snapshots import loaded
 from muster.bus.cell import POINTER, open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.errors import BusError
+from muster.bus.fills import fills
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.bus.streams import Limits, bucket_config, log_config, public_config, quarantine_config
+from muster.bus.streams import Limits, StoreBudget, bucket_config, log_config, public_config, quarantine_config
 from muster.events import subjects
 from muster.events.envelope import genesis_of
 from muster.events.system import Genesis
-from muster.ports import LogGoneError, LogSealedError
+from muster.ports import LogGoneError, LogSealedError, Snapshot
 from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.rolling import roll
 
@@ -183,7 +185,7 @@ async def test_the_other_streams_are_created_once_and_missed_by_name(js: JetStre
     await open_stores(js, cell, create=True, limits=SMALL)
     await open_stores(js, cell)
     for config in (
-        bucket_config(subjects.lease_bucket(cell), SMALL, ttl_s=10.0),
+        bucket_config(subjects.lease_bucket(cell), "leases", SMALL, ttl_s=10.0),
         quarantine_config(cell, SMALL),
         public_config(SMALL),
     ):
@@ -194,6 +196,39 @@ async def test_the_other_streams_are_created_once_and_missed_by_name(js: JetStre
     await js.delete(f"OBJ_{subjects.snapshot_bucket(cell, 'preemptor')}")
     with pytest.raises(BusError, match="OBJ_MUSTER_SNAP"):
         await open_stores(js, cell)
+
+
+async def test_a_stream_of_an_earlier_version_gets_the_budget_that_it_lacks(js: JetStream, cell: str) -> None:
+    await open_stores(js, cell, create=True, limits=SMALL)
+    stream = f"OBJ_{subjects.snapshot_bucket(cell, 'preemptor')}"
+    info = await js.info(stream)
+    assert info is not None
+    await js.ask(f"STREAM.UPDATE.{stream}", {**info.config, **StoreBudget(-1).config()})
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    assert [fill.stream for fill in await fills(js, log.identity) if not fill.bounded] == [stream]
+    await open_stores(js, cell, create=True, limits=SMALL)
+    again = await js.info(stream)
+    assert again is not None
+    assert again.config == info.config
+
+
+async def test_states_that_outgrow_their_budget_keep_the_newest_snapshot(js: JetStream, cell: str) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    await open_stores(js, cell, create=True, limits=SMALL)
+    told: list[str] = []
+    snapshots = JetStreamSnapshots(js, log.identity, warn=told.append)
+
+    async def keep(seq: int, size: int) -> bool:
+        return await snapshots.save(
+            Snapshot(log.identity.log_id, "preemptor", "0", seq, "s", secrets.token_bytes(size))
+        )
+
+    assert [await keep(seq, 5 << 20) for seq in (1, 2, 3)] == [True, True, True]
+    assert await keep(4, 6 << 20), told
+    newest = [kept.seq async for kept in snapshots.each("preemptor", "0")]
+    assert newest[:2] == [4, 3]
+    assert not await keep(5, 17 << 20), "larger than the whole budget: the newest stays"
+    assert await anext(snapshots.each("preemptor", "0")) is not None
 
 
 async def test_a_cell_needs_a_proper_name(js: JetStream) -> None:

@@ -25,7 +25,7 @@ def lacking(config: str, user: str, right: str) -> str:
 
 async def test_a_denied_right_is_told_by_the_process_and_by_doctor(tmp_path: Path) -> None:
     accounts, cli = Accounts(tmp_path / "keys"), Cli(tmp_path / "cli")
-    config = lacking(accounts.config, "actuator", "$KV.MUSTER_LEASE_main.presenter.*")
+    config = lacking(accounts.config, "actuator", "$KV.MUSTER_LEASE_main.presenter.0")
     async with EmbeddedServer(config=config) as server, cluster(tmp_path) as (_, kubeconfig):
         url = {"MUSTER_NATS_URL": server.url, "MUSTER_LOG_MAX_BYTES": str(64 << 20)}
         (await cli.run("log", "init", **url, **accounts.env("admin"))).ok()

@@ -25,7 +25,7 @@ from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.config import Config
 from muster.runtime.process import Process
-from muster.runtime.service import RESTARTS, open_process
+from muster.runtime.service import RESTARTS, STANDS_BY, open_process
 from muster.telemetry import logs
 from muster_cli.local.broker import keep_alive
 
@@ -56,7 +56,7 @@ class Services:
                     process.add_publisher()
                     self.process, self.starts = process, self.starts + 1
                     await process.run()
-                except RESTARTS:
+                except (*STANDS_BY, *RESTARTS):
                     pass
                 self.process = None
             await asyncio.sleep(1.0)

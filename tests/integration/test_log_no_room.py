@@ -11,6 +11,7 @@ from kit.nats import commit
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.errors import NoRoomError
+from muster.bus.fills import reserves
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
@@ -23,8 +24,8 @@ from muster.runtime.runners.keeping import LogKeeper
 
 LOG = Limits(max_bytes=64 << 20)
 STORE = 'jetstream {{ store_dir: "{}", max_file_store: {} }}\n'
-FIXED = (1 << 30) + (1 << 28)
-"""What the public stream and the quarantine reserve."""
+FIXED = reserves("main", LOG) - 2 * LOG.max_bytes
+"""What the streams beside the log reserve."""
 
 
 @pytest.fixture

@@ -134,10 +134,14 @@ async def test_a_process_of_several_services_is_one_witness(server: ProductionNa
 
 
 async def _holds(js: JetStream, log: JetStreamLog, stage: str) -> None:
-    lease = JetStreamLease(js, log.identity, stage, "0", "p1", lease_s=60.0)
+    lease = JetStreamLease(js, log.identity, stage, _shard(stage), "p1", lease_s=60.0)
     assert await lease.acquire()
     assert await lease.renew()
     await lease.release()
+
+
+def _shard(stage: str) -> str:
+    return "nodes" if stage == "watcher" else "0"
 
 
 async def _keeps(js: JetStream, log: JetStreamLog, stage: str) -> None:
@@ -145,9 +149,11 @@ async def _keeps(js: JetStream, log: JetStreamLog, stage: str) -> None:
     snapshots = JetStreamSnapshots(js, log.identity, warn=told.append)
     for seq in range(1, 6):
         body = bytes(300_000) + str(seq).encode()
-        snapshot = Snapshot(log_id=log.identity.log_id, stage=stage, shard="0", seq=seq, schema="s", body=body)
+        snapshot = Snapshot(
+            log_id=log.identity.log_id, stage=stage, shard=_shard(stage), seq=seq, schema="s", body=body
+        )
         assert await snapshots.save(snapshot), told
-    assert await loaded(snapshots, stage, "0") == snapshot
+    assert await loaded(snapshots, stage, _shard(stage)) == snapshot
     assert not told
 
 
@@ -230,8 +236,8 @@ async def test_a_header_does_not_empty_what_others_keep(server: ProductionNats) 
     async with signed_in(server.config("watcher"), "watcher") as js:
         log = await open_log(js, "main")
         for bucket, key in (
-            (subjects.state_bucket("main"), "snapshot.watcher.0"),
-            (subjects.lease_bucket("main"), "watcher.0"),
+            (subjects.state_bucket("main"), "snapshot.watcher.nodes"),
+            (subjects.lease_bucket("main"), "watcher.nodes"),
         ):
             ack = await js.publish(f"$KV.{bucket}.{key}", b"", {ROLLUP: "all"})
             assert ack is not None

@@ -37,10 +37,11 @@ READ_THE_LOG = SERVICES | READERS | {"admin"}
 
 LOG, NEXT = subjects.log_stream("main", 1), subjects.next_stream("main")
 LEASES, STATE, BASE = "MUSTER_LEASE_main", "MUSTER_STATE_main", "MUSTER_SNAP_main"
+REPLICAS = "MUSTER_REPLICA_main"
 KEPT = {stage: owner for stage, owner in OWNERS.items() if stage not in ("keeper", "presenter", "publisher")}
 """{stage whose snapshots are kept: the service that keeps them}"""
 SNAPSHOTS = {f"MUSTER_SNAP_main_{stage}": owner for stage, owner in KEPT.items()}
-STREAMS = {f"KV_{LEASES}": "", f"KV_{STATE}": "", "MUSTER_QUARANTINE_main": "", "MUSTER_PUB": ""}
+STREAMS = {f"KV_{LEASES}": "", f"KV_{REPLICAS}": "", f"KV_{STATE}": "", "MUSTER_QUARANTINE_main": "", "MUSTER_PUB": ""}
 STREAMS |= {f"OBJ_{bucket}": owner for bucket, owner in SNAPSHOTS.items()} | {f"OBJ_{BASE}": "keeper"}
 """{each stream that is no generation of the log: the service that may take messages out of it}"""
 
@@ -67,9 +68,13 @@ def _of_the_log() -> Iterator[tuple[str, set[str]]]:
 
 def _beside_the_log() -> Iterator[tuple[str, set[str]]]:
     for stage, owner in OWNERS.items():
-        yield f"$KV.{LEASES}.{stage}.0", {owner} if stage != "readmodel" else set()
-        yield f"$KV.{LEASES}.replica.{stage}.0.a", {owner} if stage in DECIDE else set()
-        yield f"$KV.{STATE}.snapshot.{stage}.0", {owner, "admin"} if stage in KEPT else {"admin"}
+        shard = "nodes" if stage == "watcher" else "0"
+        yield f"$KV.{LEASES}.{stage}.{shard}", {owner} if stage != "readmodel" else set()
+        yield f"$KV.{LEASES}.{stage}.another", set()
+        yield f"$KV.{LEASES}.{stage}.witness", {owner} if stage in ("watcher", "actuator") else set()
+        yield f"$KV.{REPLICAS}.replica.{stage}.0.a", {owner} if stage in DECIDE else set()
+        yield f"$KV.{STATE}.snapshot.{stage}.{shard}", {owner, "admin"} if stage in KEPT else {"admin"}
+        yield f"$KV.{STATE}.snapshot.{stage}.another", {"admin"}
     for user in SERVICES | READERS:
         yield f"$KV.{STATE}.ended.{user}", {user} - {"cli"}
         yield f"$KV.{STATE}.mark.{user}", {user, "admin"} - {"cli"}

@@ -1,6 +1,7 @@
 """TLS that is configured is required: a server without TLS learns neither user nor signature, at no time."""
 
 import asyncio
+import hashlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -9,14 +10,20 @@ from pathlib import Path
 import pytest
 import trustme
 
-from kit.nats import Notices
+from kit.nats import SMALL, Notices
 from kit.production import Keys, ProductionNats
 from kit.waiting import until
+from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.errors import ConnectError
+from muster.bus.jetstream import JetStream
 from muster.bus.subscribing import follow
 from muster.bus.tlsclient import PlainServerError
+from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import default, inbox
+from muster.runtime.pairing import record_cluster
+from muster_cli.commands.login import whose
+from muster_cli.exits import CliError
 
 
 class Plain:
@@ -105,3 +112,24 @@ async def test_a_server_that_comes_back_plain_is_passed_until_the_right_one_is_t
     await until(lambda: connection.connected)
     await connection.close()
     await server.stop()
+
+
+async def test_login_tells_whose_server_it_is(tmp_path: Path) -> None:
+    keys = Keys(tmp_path, default())
+    async with ProductionNats(keys) as server:
+        admin = await connect_bus(server.config("admin"), "admin", Notices())
+        await open_stores(JetStream(admin), "main", create=True, limits=SMALL)
+        connection = await connect_bus(server.config("cli"), "cli", Notices())
+        js = JetStream(connection)
+        certificate = ssl.PEM_cert_to_DER_cert((tmp_path / "tls.crt").read_text())
+        shown = f"  certificate SHA-256 {hashlib.sha256(certificate).hexdigest()}"
+        assert await whose(js, "main", "u1") == [shown, "  cell main: no log yet"]
+        log = await open_log(JetStream(admin), "main", create=True, limits=SMALL, at=1)
+        await record_cluster(JetStream(admin), log.identity, "u1", "https://one:6443")
+        cell = f"  cell main: log {log.identity.log_id}, generation 1"
+        cluster = "  cluster https://one:6443, uid u1"
+        assert await whose(js, "main", "u1") == await whose(js, "main", "") == [shown, cell, cluster]
+        with pytest.raises(CliError, match=r"belongs to cluster https://one:6443, uid u1.*with uid u2"):
+            await whose(js, "main", "u2")
+        await connection.close()
+        await admin.close()

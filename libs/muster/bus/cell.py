@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+import muster
 from muster.audit.judge import RIGHTS
 from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
@@ -25,16 +26,18 @@ from muster.bus.log import JetStreamLog
 from muster.bus.reader import message_at
 from muster.bus.shares import STAGES
 from muster.bus.streams import (
+    BUDGETED,
+    BUDGETED_AND_AGE,
     COMPRESSED,
     NARROWED,
     ROLLED_UP,
     SEALED,
     SIZES,
-    SIZES_AND_AGE,
     Limits,
     bucket_config,
     ensure,
     log_config,
+    next_config,
     objects_config,
     public_config,
     quarantine_config,
@@ -43,6 +46,7 @@ from muster.events import subjects
 from muster.events.envelope import UNREADABLE, encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
+from muster.events.wire import WIRE, UnknownWireError, check_wire
 from muster.ports import Earlier, LogGoneError, LogIdentity
 
 POINTER = "log"
@@ -94,8 +98,8 @@ async def open_log(
     """
     subjects.check_cell(cell)
     ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
-    bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
-    if await ensure(js, bucket, create=create, ignore=SIZES) is None:
+    bucket = bucket_config(subjects.state_bucket(cell), "state", limits or Limits())
+    if await ensure(js, bucket, create=create, ignore=BUDGETED) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
     state = KvBucket(js, subjects.state_bucket(cell))
     while True:
@@ -148,8 +152,8 @@ async def _pointer_entry(state: KvBucket) -> KvEntry | None:
 
 async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
     """The generation that the pointer names, with or without a stream; None for a cell without a pointer."""
-    bucket = bucket_config(subjects.state_bucket(cell), Limits())
-    if await ensure(js, bucket, create=False, ignore=SIZES) is None:
+    bucket = bucket_config(subjects.state_bucket(cell), "state", Limits())
+    if await ensure(js, bucket, create=False, ignore=BUDGETED) is None:
         return None
     entry = await KvBucket(js, subjects.state_bucket(cell)).get(POINTER)
     return read_pointer(cell, entry.value if entry is not None else None)
@@ -187,16 +191,28 @@ async def open_stores(
     Raises BusError for a missing stream without ``create``, or for a wrong configuration.
     """
     subjects.check_cell(cell)
-    size = limits or Limits()
-    for config, ignore in (
-        # A lease that never ran out would outlive its holder.
-        (bucket_config(subjects.lease_bucket(cell), size, ttl_s=lease_s), SIZES),
-        *((objects_config(bucket, size), SIZES | ROLLED_UP) for bucket in object_buckets(cell)),
-        (quarantine_config(cell, size), SIZES_AND_AGE),
-        (public_config(size), SIZES_AND_AGE),
-    ):
+    for config, ignore in _stores(cell, limits or Limits(), lease_s):
         if await ensure(js, config, create=create, ignore=ignore) is None:
             raise BusError(f"cell {cell} has no stream {config['name']}; create it with `{_command(cell)}`")
+
+
+def _stores(cell: str, size: Limits, lease_s: float) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Each stream beside the log and the state bucket, and the fields that may differ there."""
+    # A lease that never ran out would outlive its holder.
+    yield bucket_config(subjects.lease_bucket(cell), "leases", size, ttl_s=lease_s), BUDGETED
+    yield bucket_config(subjects.replica_bucket(cell), "replicas", size, ttl_s=lease_s), BUDGETED
+    yield objects_config(subjects.base_bucket(cell), "bases", size), BUDGETED | ROLLED_UP
+    for stage in FOLDERS:
+        yield objects_config(subjects.snapshot_bucket(cell, stage), "snapshots", size), BUDGETED | ROLLED_UP
+    yield quarantine_config(cell, size), BUDGETED_AND_AGE
+    yield public_config(size), BUDGETED_AND_AGE
+
+
+def budgeted(cell: str, generation: int, limits: Limits) -> list[dict[str, Any]]:
+    """The configuration of every stream of a cell, with its budget: what the cell reserves of the store."""
+    state = bucket_config(subjects.state_bucket(cell), "state", limits)
+    stores = [config for config, _ in _stores(cell, limits, LEASE_S)]
+    return [log_config(cell, generation, limits), next_config(cell, limits), state, *stores]
 
 
 async def found_generation(
@@ -214,6 +230,7 @@ async def found_generation(
 
     ``first``: the first sequence; ``prefix``: hash of the earlier log.
     """
+    genesis = replace(genesis, build=muster.__version__, wire=WIRE)
     generation = genesis.generation
     await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
     stream = subjects.log_stream(cell, generation)
@@ -277,6 +294,16 @@ async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
             f"stream {pointer.stream} holds log {genesis.log_id} where log {pointer.log_id} is expected: it was "
             "replaced or restored from elsewhere; restore the right one, or delete it"
         )
+    if genesis is not None:
+        readable(genesis)
+
+
+def readable(genesis: Genesis) -> None:
+    """Raises BusError for a generation with a wire that this build does not read: before anything is written there."""
+    try:
+        check_wire(genesis)
+    except UnknownWireError as err:
+        raise BusError(str(err)) from err
 
 
 async def _newest_generation(js: JetStream, cell: str) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import re
 import ssl
 from collections import deque
@@ -80,6 +81,14 @@ class Connection:
     def max_payload(self) -> int:
         """Largest message the server takes, headers included, in bytes."""
         return self._client.max_payload
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate of the server, in hexadecimal; empty without TLS."""
+        writer = self._writer()
+        session = writer.get_extra_info("ssl_object") if writer is not None else None
+        certificate = session.getpeercert(binary_form=True) if session is not None else None
+        return hashlib.sha256(certificate).hexdigest() if certificate else ""
 
     async def call(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 5.0
@@ -205,10 +214,14 @@ class Connection:
             self._abort()
         self._watchdog = asyncio.get_running_loop().call_later(WATCH_S, self._watch)
 
-    def _abort(self) -> None:
+    def _writer(self) -> asyncio.StreamWriter | None:
         # There is no public way to the socket.
         writer = getattr(getattr(self._client, "_transport", None), "_io_writer", None)
-        if isinstance(writer, asyncio.StreamWriter):
+        return writer if isinstance(writer, asyncio.StreamWriter) else None
+
+    def _abort(self) -> None:
+        writer = self._writer()
+        if writer is not None:
             writer.transport.abort()
 
     def _tell(self) -> None:

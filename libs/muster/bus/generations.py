@@ -19,7 +19,7 @@ from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
 from muster.bus.objects import ObjectBroken, ObjectBucket
-from muster.bus.streams import SEALED, SIZES, Limits, ensure, next_config
+from muster.bus.streams import BUDGETED, SEALED, Limits, ensure, next_config
 from muster.events import subjects
 from muster.events.registry import encode
 from muster.events.system import Genesis
@@ -93,7 +93,7 @@ class JetStreamGenerations:
         """See ports.Generations. A stream of that size, which the next generation takes the place of."""
         limits = await self.limits(identity)
         try:
-            await ensure(self._js, next_config(self._cell, limits), create=True, ignore=SIZES)
+            await ensure(self._js, next_config(self._cell, limits), create=True, ignore=BUDGETED)
         except BusError as err:
             raise NoRoomError(
                 f"there is no room in NATS for the next generation of the log of cell {self._cell} "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 from nats.aio.msg import Msg
 
-from muster.bus.cell import LogPointer, point_to, pointer_of
+from muster.bus.cell import LogPointer, point_to, pointer_of, readable
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, decode_ack
@@ -53,6 +53,7 @@ async def import_log(
     genesis = genesis_of(first.data) if first is not None and first.seq == 1 else None
     if first is None or genesis is None:
         raise BusError("what should be imported does not begin with the genesis of a log")
+    readable(genesis)
     stream = subjects.log_stream(cell, genesis.generation)
     made = LogPointer.of(cell, genesis)
     held = await pointer_of(js, cell)
@@ -67,7 +68,7 @@ async def import_log(
             f"stream {stream} exists and has {info.state.messages} messages: a log is imported into an empty one. "
             "If it is what an import left that broke off, delete the stream and import again"
         )
-    await ensure(js, bucket_config(subjects.state_bucket(cell), size), create=True)
+    await ensure(js, bucket_config(subjects.state_bucket(cell), "state", size), create=True)
     await ensure(js, log_config(cell, genesis.generation, size), create=True)
     await _store(js, cell, genesis.generation, first)
     window: list[Body] = []
@@ -95,6 +96,7 @@ async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: B
     genesis = genesis_of(body.data)
     if genesis is None or genesis.parent != before.log_id:
         raise BusError(f"what follows generation {before.generation} at sequence {body.seq} is not its successor")
+    readable(genesis)
     await ensure(js, log_config(cell, genesis.generation, size, first=body.seq), create=True)
     earlier = (*before.earlier, Earlier(before.generation, before.log_id, before.first))
     return LogPointer.of(cell, genesis, body.seq, earlier)

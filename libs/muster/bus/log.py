@@ -220,7 +220,7 @@ class JetStreamLog:
                 raise FencedError(
                     f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
                     f"commit {other.commit.commit_id} of epoch {other.commit.epoch} is stored at {message.seq}; "
-                    "another leader has taken over, so this one must stop"
+                    "another leader has taken over, so this process becomes a standby"
                 )
             expected = message.seq
         return own, expected

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.bus.bases import load_base
-from muster.bus.errors import BusError, UnansweredError
+from muster.bus.errors import ApiError, BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.objects import ObjectBroken, ObjectBucket
@@ -152,7 +152,15 @@ class JetStreamSnapshots:
         if len(body) > MOST_STORED:
             self._warn_large(snapshot, len(body), MOST_STORED)
             return False
-        await self._objects(snapshot.stage).put(kept.object, body)
+        try:
+            await self._objects(snapshot.stage).put(kept.object, body)
+        except ApiError as err:
+            # States that have grown: the newest snapshot stays, and the others make room.
+            if not err.full or not pointer.kept[1:]:
+                raise
+            for old in pointer.kept[1:]:
+                await self._forget(snapshot.stage, old)
+            await self._objects(snapshot.stage).put(kept.object, body)
         while _newer(kept, pointer):
             fits = Pointer(kept=(kept, *pointer.kept)[:KEPT])
             if await self._state.set(_key(snapshot.stage, snapshot.shard), encode(fits), revision=revision) is not None:

@@ -1,9 +1,13 @@
-"""The configuration of every stream and bucket, and the check of existing streams against the configuration."""
+"""The configuration of every stream and bucket, and the check of existing streams against the configuration.
+
+Each stream has a budget of the store (BUDGETS). JetStream reserves the budget, so no stream takes the room of another: a
+service with a full bucket is refused, and no other service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -13,7 +17,7 @@ from muster.events import subjects
 
 _NS = 1_000_000_000
 _DAY = 24 * 3600 * _NS
-_GIB = 1 << 30
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 class Limits(Struct, frozen=True):
@@ -23,10 +27,53 @@ class Limits(Struct, frozen=True):
     replicas: int = 1
 
 
+class StoreBudget(Struct, frozen=True):
+    """What a stream may take of the store: bytes, messages, and bytes of one message; -1 for no bound of its own."""
+
+    bytes: int
+    messages: int = -1
+    message_bytes: int = -1
+
+    def config(self) -> dict[str, int]:
+        """In the fields of the server."""
+        return {"max_bytes": self.bytes, "max_msgs": self.messages, "max_msg_size": self.message_bytes}
+
+
+Kind = Literal["log", "next", "public", "quarantine", "leases", "replicas", "state", "snapshots", "bases"]
+
+BUDGETS: dict[Kind, Callable[[Limits], StoreBudget]] = {
+    # A stage has its part of the log: muster.bus.shares.
+    "log": lambda limits: StoreBudget(limits.max_bytes),
+    "next": lambda limits: StoreBudget(limits.max_bytes, message_bytes=1),
+    # 14 days of 50,000 jobs a day (tests/perf/bench_store.py).
+    "public": lambda limits: StoreBudget(max(_GIB, limits.max_bytes)),
+    "quarantine": lambda _: StoreBudget(_GIB // 4, 100_000),
+    # A key may write the keys that its rights name, and no others: all of them at their largest fit.
+    "leases": lambda _: StoreBudget(4 * _MIB, 1_024, 4 * _KIB),
+    "replicas": lambda _: StoreBudget(4 * _MIB, 1_024, 4 * _KIB),
+    "state": lambda _: StoreBudget(32 * _MIB, 1_024, 64 * _KIB),
+    # Three snapshots of the largest size there is, and the one that is being written.
+    "snapshots": lambda limits: _objects(max(16 * _MIB, limits.max_bytes // 16)),
+    "bases": lambda limits: _objects(max(32 * _MIB, limits.max_bytes // 2)),
+}
+"""{kind of stream: its budget, by the size of a generation of the log}"""
+
+
+def _objects(size: int) -> StoreBudget:
+    """Of a bucket of objects: most of its messages are chunks of 256 KiB."""
+    return StoreBudget(size, size // (16 * _KIB), 512 * _KIB)
+
+
+BOUNDS = frozenset({"max_bytes", "max_msgs", "max_msg_size"})
+"""The fields of a budget."""
+
 SIZES = frozenset({"max_bytes", "num_replicas"})
 """What an operator may set otherwise on a log without harm to its promises."""
 
-SIZES_AND_AGE = SIZES | {"max_age"}
+BUDGETED = SIZES | BOUNDS
+"""The same of a stream beside the log: an earlier version gave it no budget."""
+
+BUDGETED_AND_AGE = BUDGETED | {"max_age"}
 """The same of the streams that need not keep everything."""
 
 COMPRESSED = frozenset({"compression"})
@@ -65,9 +112,8 @@ def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) ->
         "deny_delete": True,
         "deny_purge": True,
         "max_age": 0,
-        "max_msgs": -1,
+        **BUDGETS["log"](limits).config(),
         "max_msgs_per_subject": -1,
-        "max_bytes": limits.max_bytes,
         "num_replicas": limits.replicas,
         # A server that had been killed could not read a compressed log after its next start: docs/decisions/0024.
         "compression": "none",
@@ -87,17 +133,13 @@ def next_config(cell: str, limits: Limits) -> dict[str, Any]:
         "retention": "limits",
         "storage": "file",
         "discard": "new",
-        "max_msg_size": 1,
-        "max_bytes": limits.max_bytes,
+        **BUDGETS["next"](limits).config(),
         "num_replicas": limits.replicas,
     }
 
 
 def public_config(limits: Limits) -> dict[str, Any]:
-    """The stream for outsiders: the oldest goes first, so a slow reader never holds us up.
-
-    As large as a generation of the log: 14 days of 50,000 jobs a day (tests/perf/bench_store.py).
-    """
+    """The stream for outsiders: the oldest goes first, so a slow reader never holds us up."""
     return {
         "name": subjects.PUBLIC_STREAM,
         "description": "Muster: public events",
@@ -106,7 +148,7 @@ def public_config(limits: Limits) -> dict[str, Any]:
         "storage": "file",
         "discard": "old",
         "max_age": 14 * _DAY,
-        "max_bytes": max(_GIB, limits.max_bytes),
+        **BUDGETS["public"](limits).config(),
         "num_replicas": limits.replicas,
         "duplicate_window": 120 * _NS,
     }
@@ -122,12 +164,12 @@ def quarantine_config(cell: str, limits: Limits) -> dict[str, Any]:
         "storage": "file",
         "discard": "old",
         "max_age": 30 * _DAY,
-        "max_bytes": _GIB // 4,
+        **BUDGETS["quarantine"](limits).config(),
         "num_replicas": limits.replicas,
     }
 
 
-def bucket_config(bucket: str, limits: Limits, *, ttl_s: float = 0) -> dict[str, Any]:
+def bucket_config(bucket: str, kind: Kind, limits: Limits, *, ttl_s: float = 0) -> dict[str, Any]:
     """A key-value bucket that keeps the newest value of each key, for ``ttl_s`` (0: for ever)."""
     ttl = int(ttl_s * _NS)
     return {
@@ -136,6 +178,7 @@ def bucket_config(bucket: str, limits: Limits, *, ttl_s: float = 0) -> dict[str,
         "retention": "limits",
         "storage": "file",
         "discard": "new",
+        **BUDGETS[kind](limits).config(),
         "max_msgs_per_subject": 1,
         "max_age": ttl,
         # A roll-up of everything needs no more than the right to write one key: it would empty what others keep.
@@ -147,7 +190,7 @@ def bucket_config(bucket: str, limits: Limits, *, ttl_s: float = 0) -> dict[str,
     }
 
 
-def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
+def objects_config(bucket: str, kind: Kind, limits: Limits) -> dict[str, Any]:
     """An object store bucket."""
     return {
         "name": f"OBJ_{bucket}",
@@ -155,6 +198,7 @@ def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
         "retention": "limits",
         "storage": "file",
         "discard": "new",
+        **BUDGETS[kind](limits).config(),
         "max_age": 0,
         # Each object has a name of its own, so none replaces another; a roll-up would empty what others keep.
         "allow_rollup_hdrs": False,
@@ -166,7 +210,8 @@ def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
 async def ensure(
     js: JetStream, config: Mapping[str, Any], *, create: bool, ignore: frozenset[str] = frozenset()
 ) -> StreamInfo | None:
-    """The existing stream; created when missing and ``create``, else None when missing.
+    """The existing stream; created when missing and ``create``, else None when missing. ``create`` also gives an
+    existing stream the bounds that it lacks.
 
     Raises BusError naming every field that differs from ``config`` (fields in ``ignore`` may), or the reason of a
     failed creation.
@@ -187,6 +232,9 @@ async def ensure(
                 raise BusError(
                     f"cannot create stream {name}: {err.description}; check the limits of the server"
                 ) from err
+    lacks = unbounded(config, info.config)
+    if create and lacks:
+        await js.ask(f"STREAM.UPDATE.{name}", {**info.config, **lacks})
     differing = differences(config, info.config, ignore)
     if differing:
         raise BusError(
@@ -194,6 +242,11 @@ async def ensure(
             "it was changed or created by other means: correct it, or start with another cell"
         )
     return info
+
+
+def unbounded(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, int]:
+    """The bounds of a budget that a stream lacks: an earlier version made the stream, or an operator."""
+    return {field: wanted[field] for field in sorted(BOUNDS) if wanted[field] > 0 and actual.get(field, -1) <= 0}
 
 
 def differences(wanted: Mapping[str, Any], actual: Mapping[str, Any], ignore: frozenset[str]) -> list[str]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from muster.core.abridging import IncompleteError, Newest, whole
 from muster.events.envelope import Commit, Stored, UnknownEventError
 from muster.events.system import Genesis, LeaderStarted
+from muster.events.wire import check_wire
 from muster.model.problem import FieldProblem, problem
 
 AHEAD_MS = 60_000
@@ -81,6 +82,9 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
             counted = whole(docket.newest, stored)
         except IncompleteError as err:
             why = err.problem
+    first = counted.commit.events[0] if counted.commit.events else None
+    if not why and isinstance(first, Genesis):
+        check_wire(first)
     if not why:
         _accept(docket, stored)
     _go_on(docket, stored)

@@ -90,6 +90,11 @@ def lease_bucket(cell: str) -> str:
     return f"MUSTER_LEASE_{cell}"
 
 
+def replica_bucket(cell: str) -> str:
+    """KV bucket of the processes of a cell that are alive; its age limit is that of the leases."""
+    return f"MUSTER_REPLICA_{cell}"
+
+
 def state_bucket(cell: str) -> str:
     """KV bucket of a cell's pointers: the generation in force, the newest snapshot of each (stage, shard)."""
     return f"MUSTER_STATE_{cell}"

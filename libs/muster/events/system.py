@@ -26,6 +26,10 @@ class Genesis(Event, frozen=True, kw_only=True):
     """Why, in their words."""
     own_time: bool = False
     """The writers' clocks run as they like (``muster up``): their times are not compared with the broker's."""
+    build: str = ""
+    """The version that began this generation, and reads it."""
+    wire: int = 0
+    """The number of its wire (muster.events.wire); 0: of a build that named none."""
 
 
 class LeaderStarted(Event, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Measuring:
             key = labels(stage=getattr(runner, "name", runner.stage.name), shard=runner.shard)
             yield "muster_stage_lag_seconds", key, age_s(now, runner.unfolded_since)
         for keeper in process.keepers:
+            for fill in keeper.fills:
+                yield "muster_store_fill_percent", labels(stream=fill.stream), fill.percent
             for trouble in keeper.guard.troubles if keeper.guard is not None else ():
                 yield "muster_nats_trouble", labels(server=trouble.server, cause=trouble.cause), 1
         for publisher in process.publishers:

@@ -40,8 +40,10 @@ from muster.bus.cell import POINTER, object_buckets
 from muster.bus.connection import API_PREFIX, INBOX
 from muster.bus.marks import MARKS
 from muster.bus.public import KEPT
+from muster.bus.replicas import REPLICA
 from muster.bus.servers import REQUESTS
 from muster.bus.snapshots import SNAPSHOTS
+from muster.bus.vouching import REACHING, SHARD
 from muster.events import subjects
 from muster.runtime import pairing
 from muster.runtime.endings import ENDED
@@ -157,6 +159,7 @@ def _others(cell: str) -> tuple[str, ...]:
     return (
         f"KV_{subjects.state_bucket(cell)}",
         f"KV_{subjects.lease_bucket(cell)}",
+        f"KV_{subjects.replica_bucket(cell)}",
         *(f"OBJ_{bucket}" for bucket in object_buckets(cell)),
         subjects.quarantine_stream(cell),
         subjects.PUBLIC_STREAM,
@@ -173,8 +176,8 @@ def _user(name: str, cell: str, allowed: Sequence[str], asked: Sequence[str]) ->
 
 def _reading(cell: str) -> Iterator[str]:
     """The requests that every follower of the log may make."""
-    state, lease = f"KV_{subjects.state_bucket(cell)}", f"KV_{subjects.lease_bucket(cell)}"
-    for stream in (state, lease):
+    for bucket in (subjects.state_bucket(cell), subjects.lease_bucket(cell), subjects.replica_bucket(cell)):
+        stream = f"KV_{bucket}"
         yield f"{API}.STREAM.INFO.{stream}"
         yield f"{API}.STREAM.MSG.GET.{stream}"
     buckets = [f"OBJ_{bucket}" for bucket in object_buckets(cell)]
@@ -187,6 +190,11 @@ def _seats(cell: str, stage: str) -> Iterator[str]:
     for seat in RIGHTS:
         if seat.startswith(f"{stage}."):
             yield subjects.seat_subjects(cell, seat)
+
+
+def _shards(stage: str) -> list[str]:
+    """The shards of a stage; one for a runner that is no stage. Named one by one: a bucket has room for these keys."""
+    return [seat.partition(".")[2] for seat in RIGHTS if seat.startswith(f"{stage}.")] or ["0"]
 
 
 def _process(name: str, cell: str) -> User:
@@ -206,9 +214,11 @@ def _opened(opening: Opening, cell: str) -> Iterator[str]:
     if opening.appends:
         yield from _seats(cell, opening.appends)
     if opening.lease:
-        yield f"{lease}.{opening.lease}.*"
+        yield from (f"{lease}.{opening.lease}.{shard}" for shard in _shards(opening.lease))
+    if opening.appends in REACHING:
+        yield f"{lease}.{opening.appends}.{SHARD}"
     if opening.announces:
-        yield f"{lease}.replica.{opening.appends}.*.*"
+        yield f"$KV.{subjects.replica_bucket(cell)}.{REPLICA}.{opening.appends}.*.*"
     if opening.pairs:
         yield f"{state}.{pairing.KEY}"
     if opening.quarantines:
@@ -218,7 +228,7 @@ def _opened(opening: Opening, cell: str) -> Iterator[str]:
         yield f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"
         yield f"{state}.{KEPT}"
     if opening.keeps:
-        yield f"{state}.{SNAPSHOTS}.{opening.keeps}.*"
+        yield from (f"{state}.{SNAPSHOTS}.{opening.keeps}.{shard}" for shard in _shards(opening.keeps))
         yield from _objects(subjects.snapshot_bucket(cell, opening.keeps))
     if opening.begins:
         buckets = (subjects.base_bucket(cell), *(subjects.snapshot_bucket(cell, stage) for stage in opening.begins))

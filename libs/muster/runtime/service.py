@@ -48,7 +48,7 @@ from muster.telemetry import logs
 from muster.telemetry.metrics import Metrics
 
 RESTART = 75
-"""Exit code: nothing is wrong with the configuration, start me again (a lost lease, a newer leader, another log)."""
+"""Exit code: nothing is wrong with the configuration, start me again (another log, a hole in the log)."""
 UNAVAILABLE = 69
 """Exit code: something this process needs cannot be reached."""
 MISCONFIGURED = 78
@@ -58,8 +58,13 @@ STARTING = "not connected to NATS and the log yet"
 COLLECT_AFTER = 20_000
 """Objects that are made before the first are looked at for cycles: a state has none, and folding makes many."""
 
-RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
-"""What ends a process that may be started again."""
+STANDS_BY = (FencedError, LostLeadershipError, LogFullError, ClockSkewError)
+"""After these the state is right, and another process leads, or none can: the service opens the log again as a standby.
+"""
+AGAIN_S = 1.0
+"""The pause before that."""
+RESTARTS = (LogGoneError, LogGapError)
+"""After these the state may be wrong: the process ends, and may be started again."""
 _FATAL = (UnknownEventError, UnreadableCommitError)
 _ENDS: tuple[tuple[tuple[type[Exception], ...], tuple[str, int]], ...] = (
     ((ForbiddenError,), ("forbidden", UNAVAILABLE)),
@@ -131,7 +136,10 @@ async def open_process(
 
 
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:
-    """Run a service until cancelled or told to stop by SIGTERM or SIGINT; it follows its log through generations."""
+    """Run a service until cancelled or told to stop by SIGTERM or SIGINT.
+
+    It follows its log through generations, and is a standby where another process leads.
+    """
     serving = asyncio.ensure_future(_serve(config, service, build, keeping))
     stop_on_signals(serving)
     try:
@@ -179,6 +187,9 @@ async def _serve(config: Config, service: str, build: Build, keeping: bool) -> N
                     await standing.process.run()
                 except LogSealedError as err:
                     standing.process.logger.info("log_rolls_over", message=str(err))
+                except STANDS_BY as err:
+                    standing.process.logger.warning("stands_by", why=type(err).__name__, message=str(err))
+                    await asyncio.sleep(AGAIN_S)
 
 
 async def _open(

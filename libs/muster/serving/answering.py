@@ -34,6 +34,8 @@ from muster.serving.whatif import ChangeError
 from muster.told.readmodel.readstate import ReadState
 
 SECOND = 1_000
+MOST_DIGITS = 18
+"""Of a number in a question: more than any sequence has, and few enough for every reader of numbers."""
 TOO_DEEP = "the body is nested too deeply to be read: no job and no change is as deep as that"
 UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 
@@ -126,15 +128,17 @@ class Questions:
 
     def mark(self, text: str, now: int) -> LogMark:
         """The moment a text names. Raises BadRequestError, OutsideError."""
-        generation, dash, sequence = text.partition("-")
-        if text.isdecimal() and int(text) > 0:
-            return LogMark(seq=int(text))
-        if dash and generation.isdecimal() and sequence.isdecimal() and int(sequence) > 0:
-            if self.live.log.identity.generation_of(int(sequence)) != int(generation):
+        head, dash, tail = text.partition("-")
+        generation, sequence = whole(head), whole(tail)
+        if generation and not dash:
+            return LogMark(seq=generation)
+        if generation and sequence:
+            if self.live.log.identity.generation_of(sequence) != generation:
                 raise OutsideError(f"sequence {sequence} is not of generation {generation} of this log")
-            return LogMark(seq=int(sequence))
-        if text.startswith("-") and text[-1] in UNITS and text[1:-1].isdecimal():
-            return LogMark(at=now - int(text[1:-1]) * UNITS[text[-1]])
+            return LogMark(seq=sequence)
+        ago = whole(text[1:-1])
+        if text.startswith("-") and text[-1] in UNITS and ago is not None:
+            return LogMark(at=now - ago * UNITS[text[-1]])
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -187,9 +191,15 @@ def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = query.get(name, "")
     if not text:
         return default
-    if not text.isdecimal() or int(text) > most:
+    value = whole(text)
+    if value is None or value > most:
         raise BadRequestError(f"{name} is a number from 0 to {most}")
-    return int(text)
+    return value
+
+
+def whole(text: str) -> int | None:
+    """The number of a text of at most MOST_DIGITS digits; None for any other text."""
+    return int(text) if len(text) <= MOST_DIGITS and text.isdecimal() else None
 
 
 async def _viewer(_of: Questions, asked: Asked) -> Struct:
@@ -240,9 +250,9 @@ async def _why(of: Questions, asked: Asked) -> Struct:
 
 
 async def _causes(of: Questions, asked: Asked) -> Struct:
-    if not asked.path["sequence"].isdecimal() or not asked.path["index"].isdecimal():
+    seq, index = whole(asked.path["sequence"]), whole(asked.path["index"])
+    if seq is None or index is None:
         raise BadRequestError("an event is named by two numbers: its sequence, and its index in the commit")
-    seq, index = int(asked.path["sequence"]), int(asked.path["index"])
     chain = await causes(of.commit, asked.lens, seq, index, asked.state)
     if not chain:
         raise views.MissingError(f"there is no event {seq}-{index} in this log")

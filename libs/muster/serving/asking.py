@@ -32,7 +32,7 @@ from muster.serving.whatif import fits
 from muster.told.codes.values import Promise
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import promised
-from muster.told.wording import queuewords
+from muster.told.wording import problems, queuewords
 
 MOST_COSTS = 5
 LOOKED_AT = 2_000
@@ -47,16 +47,20 @@ class ManifestError(Exception):
 
 def read_job(manifest: Mapping[str, Any]) -> Workload:
     """The job of a manifest. Raises ManifestError."""
-    kind, meta = str(manifest.get("kind", "")), manifest.get("metadata") or {}
-    if kind not in KINDS or not isinstance(meta, dict):
-        raise ManifestError(f"{kind or 'this'} is no kind of job: there are {', '.join(KINDS)}")
+    kind, meta = manifest.get("kind"), manifest.get("metadata") or {}
+    if not isinstance(kind, str) or kind not in KINDS or not isinstance(meta, dict):
+        raise ManifestError(
+            f"{kind[:60] if kind and isinstance(kind, str) else 'this'} is no kind of job: there are {', '.join(KINDS)}"
+        )
     name = meta.get("name") or f"{meta.get('generateName') or 'job-'}new"
     made = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 1, **meta}
     body = {**manifest, "metadata": {**made, "name": name, "uid": UID, "resourceVersion": "1"}, "status": {}}
     try:
         workload = KINDS[kind].read(msgspec.json.encode(body))
-    except (UnreadableError, msgspec.MsgspecError) as err:
-        raise ManifestError(f"{kind} {name} cannot be read: {err}") from err
+    except UnreadableError as err:
+        raise ManifestError(f"{kind} {str(name)[:253]} cannot be read: {problems.line(err.problem)}") from err
+    except msgspec.MsgspecError as err:
+        raise ManifestError(f"{kind} {str(name)[:253]} cannot be read: {err}") from err
     if not isinstance(workload, Workload):
         raise ManifestError(f"{kind} {name} is a part of another job, and is not queued by itself")
     return workload

@@ -28,6 +28,7 @@ from muster.serving.answering import (
 from muster.serving.limits import MOST_ALL_STREAMS, MOST_STREAMS, TooManyError, UnderWay
 from muster.serving.scope import Scope
 from muster.serving.streaming import messages, resumed
+from muster.telemetry import logs
 
 MOST_BODY = 256 * 1024
 COMPRESSED_FROM = 2_048
@@ -177,6 +178,10 @@ class GatewayServer(Listener):
             response = _json(problem(err, NOTHING, self._questions.live.state), EXPECTED[type(err)])
         except web.HTTPException as err:
             response = _json(shapes.Problem(err.reason), err.status)
+        except Exception as err:
+            # A defect: the reader gets a sentence, and the log of the gateway the cause.
+            logs.get(service="gateway").error("question_failed", path=request.path[:200], why=repr(err)[:2_000])
+            response = _json(shapes.Problem("the gateway could not answer this question: its log says why"), 500)
         if not response.prepared:
             response.headers.update(HEADERS)
             if request.path.startswith("/api/"):

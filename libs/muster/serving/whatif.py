@@ -15,7 +15,7 @@ from muster.serving.forking import FIELDS, binds, projected, with_quota, with_re
 from muster.serving.scope import Lens
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
-from muster.told.wording import jobs
+from muster.told.wording import jobs, problems
 
 MOST_CHANGES = 16
 SHOWN = 50
@@ -98,7 +98,7 @@ def _parsed(change: supposed.Change) -> int:
     try:
         return parse_quantity(change.value, change.resource)
     except QuantityError as err:
-        raise ChangeError(str(err)) from err
+        raise ChangeError(problems.say(err.problem)) from err
 
 
 def _amount(change: supposed.Change) -> Vector:

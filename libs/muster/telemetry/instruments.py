@@ -48,6 +48,7 @@ GAUGES: dict[str, str] = {
     "muster_stage_lag_seconds": "Age of the oldest commit that was read and not folded yet, by stage and shard",
     "muster_snapshot_sequence": "Sequence of the last snapshot kept, by stage and shard",
     "muster_log_fill_percent": "How full the log is; at 95 nothing new is admitted",
+    "muster_store_fill_percent": "How much of its budget a stream beside the log uses, by stream; when full it refuses",
     "muster_nats_trouble": "1 while the keeper finds it of a server of NATS, by server (empty: of all) and cause",
     "muster_watch_ready": "1 while what is known of a resource is complete and kept up to date",
     "muster_watch_objects": "Objects held, by resource",

@@ -11,12 +11,15 @@ import msgspec
 import yaml
 from cyclopts import Parameter
 
+from muster.bus.cell import open_log
 from muster.bus.errors import BusError
+from muster.bus.jetstream import JetStream
 from muster.model.api import CONFIG_MAPS, ApiResource
-from muster.ports import ApiTransport
+from muster.ports import ApiTransport, LogGoneError
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.config import Config
 from muster.runtime.natsaccounts import API, inbox, secret_of
+from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli.api import real_api
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
@@ -51,6 +54,7 @@ async def login(
     """Fetch what the command line needs to reach the log of an installed Muster."""
     out, transport = Output(), await real_api(cluster or ClusterOption())
     try:
+        uid = await cluster_uid(transport)
         seed = base64.b64decode(await _read(transport, SECRETS, namespace, secret_of(user), "seed"))
         authority = await _authority(transport, namespace)
     finally:
@@ -73,13 +77,38 @@ async def login(
     out.line(f"The key of {user} and the CA are in {home}. In this shell:")
     out.line(f"  export MUSTER_CONFIG={file}")
     try:
-        async with connected(LogPlace(msgspec.convert(settings, Config))):
+        place = LogPlace(msgspec.convert(settings, Config))
+        async with connected(place) as js:
+            for line in await whose(js, place.config.cell, uid):
+                out.line(line)
             out.line(f"NATS answers at {address}: `muster queue tree` shows the queues")
     except BusError as err:
         if address != LOCAL:
             raise CliError(f"{err}; what was fetched stays in {home}") from err
         out.line(f"NATS does not answer at {address} yet. In another shell:")
         out.line(f"  kubectl -n {namespace} port-forward service/nats 4222")
+
+
+async def whose(js: JetStream, cell: str, uid: str) -> list[str]:
+    """Whose server answers: its certificate, the cell, and the cluster of the cell. ``uid``: of the cluster that gave
+    the key, empty where the user may not read the uid. Raises CliError where the cell belongs to another cluster.
+    """
+    lines = [f"  certificate SHA-256 {js.connection.fingerprint or '(no TLS)'}"]
+    try:
+        identity = (await open_log(js, cell)).identity
+    except LogGoneError:
+        return [*lines, f"  cell {cell}: no log yet"]
+    lines.append(f"  cell {cell}: log {identity.log_id}, generation {identity.generation}")
+    known = await recorded_cluster(js, identity)
+    if known is None or not known.uid:
+        return lines
+    server = known.server or "simulated"
+    if uid and known.uid != uid:
+        raise CliError(
+            f"the NATS at this address belongs to cluster {server}, uid {known.uid}, and the key came from the cluster "
+            f"with uid {uid}: name the right --address, or the right --context"
+        )
+    return [*lines, f"  cluster {server}, uid {known.uid}"]
 
 
 async def _authority(transport: ApiTransport, namespace: str) -> str:

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.sorterstate import SorterState
+from muster.events.system import Genesis
 from muster.runtime.replaying.replay import Replayer
 from muster.runtime.replaying.states import plain
 from muster_cli.console import Output
@@ -16,7 +17,7 @@ from muster_cli.options import Document
 from muster_cli.positions import LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.states import cell_lines, state_lines
-from muster_cli.render.verdicts import replay_lines, replay_record
+from muster_cli.render.verdicts import replay_lines, replay_record, written_by
 from muster_cli.sources import Source, source_of
 
 SORTER = "queue_sorter"
@@ -50,10 +51,13 @@ async def replay(
     known_stage(stage)
     begin, end = window(from_, until)
     clock, out, last = LogClock(), Output(), 0
+    builds: dict[str, None] = {}
     async with source_of(source, out, "Replaying", based=True) as feed:
         replayer = Replayer(silences=verify, stages=(stage,) if stage else (), base=feed.base)
         async for stored in up_to(feed.commits, end):
             last, now = stored.seq, clock.tell(stored)
+            if stored.commit.events and isinstance(stored.commit.events[0], Genesis):
+                builds[written_by(stored.commit.events[0])] = None
             replayer.feed(stored, judged=begin is None or begin.reached(last, now))
     reached(begin, "--from", last, clock.now)
     reached(end if end is not None and end.seq else None, "--until", last, clock.now)
@@ -61,9 +65,9 @@ async def replay(
     if output == "text":
         if end is not None:
             out.lines([*_states(replayer, stage), ""])
-        out.lines(replay_lines(report))
+        out.lines(replay_lines(report, [*builds]))
     else:
-        record: dict[str, Any] = replay_record(report)
+        record: dict[str, Any] = {**replay_record(report), "builds": [*builds]}
         if end is not None:
             record["states"] = {name: plain(state) for name, state in replayer.states.items()}
         out.data(record, output)

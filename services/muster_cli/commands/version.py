@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 import muster
+from muster.events.wire import WIRE
 from muster_cli.console import Output, columns
 
 NOT_FOUND = "not found (needed by `muster up` only)"
@@ -24,6 +25,7 @@ def version(
     """Print versions."""
     versions = {
         "muster": muster.__version__,
+        "wire": str(WIRE),
         "python": platform.python_version(),
         "nats-py": _installed("nats-py"),
         "kubernetes-asyncio": _installed("kubernetes-asyncio"),

@@ -1,4 +1,4 @@
-"""Every service of Muster in one process, by the same code as in pods; an end for a restart leads to a restart."""
+"""Every service of Muster in one process, by the same code as in pods; started again after an end, at the same port."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.bus.errors import BusError, UnansweredError
 from muster.bus.kv import KvBucket
 from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.events.subjects import lease_bucket
@@ -19,13 +20,14 @@ from muster.runtime.health import HealthServer
 from muster.runtime.layouts import SERVICES
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import Leader
-from muster.runtime.service import RESTARTS, open_process
+from muster.runtime.service import AGAIN_S, RESTARTS, STANDS_BY, STARTING, open_process
 from muster.serving.http import GatewayServer
 from muster_cli.composing import add
 from muster_cli.state import SEATS
 from muster_gateway import add_gateway
 
-RESTART_PAUSE_S = 1.0
+PASSING = (*STANDS_BY, *RESTARTS, BusError, UnansweredError)
+"""What passes on a busy machine, after its sleep, or once the broker has started again."""
 
 Reach = Callable[[Process], Awaitable[ApiTransport]]
 """How the services get to the API server."""
@@ -86,13 +88,15 @@ class Services:
         return "" if self.gateway is None else f"http://{self.gateway.host}:{self.gateway.port}/"
 
     async def _serve(self, process: Process) -> GatewayServer:
-        """The gateway, on its usual port or on any free one."""
+        """The gateway, on its port of before; on any free port where another process has that one."""
         try:
-            return await add_gateway(process, acting=self._config.act, folder=self._moments)
+            gateway = await add_gateway(process, acting=self._config.act, folder=self._moments)
         except OSError:
             self._note(f"port {process.config.gateway_port} is taken: the dashboard gets another port here")
             process.config = replace(process.config, gateway_port=0)
-            return await add_gateway(process, acting=self._config.act, folder=self._moments)
+            gateway = await add_gateway(process, acting=self._config.act, folder=self._moments)
+        self._config = replace(self._config, gateway_port=gateway.port)
+        return gateway
 
     def _bridge(self, process: Process) -> Callable[..., Leader[Any]]:
         """The bridge that reads the heads of Ray clusters, where the heads are real and the extra is installed."""
@@ -106,15 +110,17 @@ class Services:
     async def run(self) -> None:
         """Run until cancelled; after a lost lease (a laptop slept) or a lost log everything is started again."""
         while True:
-            assert self._process is not None
             try:
+                if self._process is None:
+                    await self.open()
+                assert self._process is not None
                 await self._process.run()
-            except RESTARTS as err:
+            except PASSING as err:
                 self._note(f"starting the services again: {err}")
+            self._process = None
             await self._stack.aclose()
             self._stack = AsyncExitStack()
-            await asyncio.sleep(RESTART_PAUSE_S)
-            await self.open()
+            await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
         if self._health is not None:
@@ -122,7 +128,7 @@ class Services:
         await self._stack.aclose()
 
     def _not_ready(self) -> list[str]:
-        return list(self._process.not_ready()) if self._process is not None else []
+        return list(self._process.not_ready()) if self._process is not None else [STARTING]
 
     def _not_started(self) -> list[str]:
         return list(self._process.not_started()) if self._process is not None else []

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+import muster
 from muster.audit.auditor import Auditor
 from muster.core.stage import Violation
+from muster.events.system import Genesis
+from muster.events.wire import WIRE
 from muster.model.text import counted, moment, shorten
 from muster.runtime.replaying.canonical import FirstDifference
 from muster.runtime.replaying.replay import Divergence, ReplayReport
@@ -20,8 +23,15 @@ from muster_cli.render.differences import EVENT_WIDTH, different_fields, state_d
 VIOLATIONS_SHOWN = 20
 
 
-def replay_lines(report: ReplayReport) -> list[Text]:
-    """What was decided again, the first difference, and as the last line ``N commits, M divergent``."""
+def written_by(genesis: Genesis) -> str:
+    """The build that decided a generation, as far as its genesis names one."""
+    return f"{genesis.build or 'without a name'} (wire {genesis.wire})"
+
+
+def replay_lines(report: ReplayReport, builds: Sequence[str] = ()) -> list[Text]:
+    """What was decided again, the first difference, and as the last line ``N commits, M divergent``. ``builds``: of the
+    generations that were read.
+    """
     lines = [
         styled(
             (
@@ -33,6 +43,10 @@ def replay_lines(report: ReplayReport) -> list[Text]:
     ]
     if report.divergences:
         lines += divergence_lines(report.divergences[0])
+        if builds:
+            own = f"{muster.__version__} (wire {WIRE})"
+            text = f"  decided by build {', '.join(builds)}; this is build {own}: only the same build decides alike"
+            lines.append(Text(text))
     lines += violation_lines(report.violations, "a stage's own invariants are broken")
     divergent = len(report.divergences)
     verdict = f"{report.commits} commits, {divergent} divergent"

@@ -26,7 +26,7 @@ from muster.model.problem import problem
 from muster.runtime.logkeeping.copies import Cause, ServerTrouble
 from muster.runtime.measuring import Measuring
 from muster.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
-from muster.telemetry.metrics import Metrics
+from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import WorkloadTraces, make_tracing
 from muster.told.readmodel.model import ReadModel
@@ -210,6 +210,10 @@ def diverged(made: Watched) -> None:
     made.of("keeper").note("error", "log_rolled_over", snapshots_unlike=["actuator/0 at 9"])
 
 
+def half_full(made: Watched) -> None:
+    made.metrics.set("muster_store_fill_percent", labels(stream="OBJ_x"), 50)
+
+
 def flooded(made: Watched) -> None:
     made.of("keeper").note("error", "log_stage_closed", stage="preemptor", bytes=2 << 30, seconds=600)
 
@@ -251,7 +255,7 @@ def owed() -> Watched:
 
 def troubled(cause: Cause) -> Callable[[Watched], None]:
     def breaks(made: Watched) -> None:
-        made.keepers.append(SimpleNamespace(guard=SimpleNamespace(troubles=[ServerTrouble(cause, "nats-1")])))
+        made.keepers.append(SimpleNamespace(fills=[], guard=SimpleNamespace(troubles=[ServerTrouble(cause, "nats-1")])))
 
     return breaks
 
@@ -267,6 +271,7 @@ FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] 
     "EvictionStorm": (evicted, storm, 1),
     "Overuse": (over, nothing, 12),
     "LogNearFull": (lambda: watched(beginning()), full, 7),
+    "StoreHalfFull": (lambda: watched(beginning()), half_full, 7),
     "NatsServer": (lambda: watched(beginning()), troubled("down"), 2),
     "LogCopyDamaged": (lambda: watched(beginning()), troubled("hole"), 7),
     "LogCopiesLost": (lambda: watched(beginning()), troubled("lost"), 1),

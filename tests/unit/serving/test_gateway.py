@@ -301,6 +301,38 @@ async def test_on_loopback_everybody_sees_everything_and_mistakes_are_named(serv
             assert answer.status == 400
 
 
+async def test_a_hostile_question_gets_a_short_sentence_and_no_defect(served: Any) -> None:
+    url, digits = f"{await served(Unrestricted())}/api/v1", "9" * 5_000
+    ways = (f"at={digits}", f"at=1-{digits}", f"at=-{digits}m", f"limit={digits}", f"skip={digits}")
+    asked = [f"jobs?{way}" for way in ways] + [f"events/{digits}/0", f"events/1/{digits}"]
+    kinds = ["x" * 200_000, {}, [[[]]], digits]
+    jobs = [{"manifest": {**TRAINING, "kind": kind}} for kind in kinds]
+    changes = [
+        {"changes": [{"queue": "root", "field": "max", "resource": "cpu", "value": value}]}
+        for value in (digits, "1e999999999", "-5")
+    ]
+    async with aiohttp.ClientSession(max_line_size=20_000) as session:
+        for path in asked:
+            async with session.get(f"{url}/{path}") as answer:
+                assert answer.status in (400, 404), path[:20]
+                assert len((await answer.json())["error"]) < 300
+        for path, bodies in (("ask", jobs), ("whatif", changes)):
+            for body in bodies:
+                async with session.post(f"{url}/{path}", json=body) as answer:
+                    told = (await answer.json())["error"]
+                    assert (answer.status, len(told) < 500, "{" in told) == (400, True, False), told[:500]
+
+
+async def test_a_defect_is_a_sentence_too(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_args: object) -> None:
+        raise ZeroDivisionError
+
+    url = await served(Unrestricted())
+    monkeypatch.setattr(Questions, "answer", broken)
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/jobs") as answer:
+        assert (answer.status, "could not answer" in (await answer.json())["error"]) == (500, True)
+
+
 def test_questions_name_every_namespace_there_is_something_of(chaos: Chaos, tmp_path: Path) -> None:
     asked: Questions = questions(chaos.bench.log, tmp_path)
     assert {"video", "text", "intern-text", "devops"} <= asked.namespaces()

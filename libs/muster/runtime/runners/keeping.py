@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.bus.errors import BusError, NoRoomError
+from muster.bus.fills import ALARM_PERCENT, Fill, fills
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks, rolled_over
@@ -32,6 +33,9 @@ LOOK_S = 5.0
 
 ARCHIVE_EVERY_S = 600.0
 """How often the archive is brought up to date between roll-overs."""
+
+FILLS_EVERY_S = 60.0
+"""How often the keeper looks how full the streams beside the log are."""
 
 
 class KeptGenerations(Generations, Protocol):
@@ -76,7 +80,9 @@ class LogKeeper:
         self._budget = Budget(stage_percent)
         self._folder = folder
         self._keep = keep
-        self._archived_at = float("-inf")
+        self._archived_at = self._filled_at = float("-inf")
+        self.fills: list[Fill] = []
+        """How full the streams beside the log were when they were looked at last."""
         self._looks_since: float | None = None
         """Since when (time of the loop) it looks after the log."""
 
@@ -111,6 +117,7 @@ class LogKeeper:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
         unheard = await self._check_whole(log)
         await self._check_cluster(log)
+        await self._check_budgets(log)
         usage = await log.usage()
         full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
         if sealed or full:
@@ -171,6 +178,18 @@ class LogKeeper:
             parent=known.parent,
         )
         raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
+
+    async def _check_budgets(self, log: JetStreamLog) -> None:
+        """Raise the alarm for a stream beside the log that has used half of its budget, or has none."""
+        now = asyncio.get_running_loop().time()
+        if now - self._filled_at < FILLS_EVERY_S:
+            return
+        self._filled_at, self.fills = now, await fills(self._js, log.identity)
+        for fill in self.fills:
+            if fill.percent >= ALARM_PERCENT or not fill.bounded:
+                self._hooks.note(
+                    "error", "store_half_full", stream=fill.stream, percent=fill.percent, bounded=fill.bounded
+                )
 
     async def _hold_to_budget(self, log: JetStreamLog) -> None:
         """Close a stage that writes more than its part of the log; open it again after a while."""

@@ -14,7 +14,7 @@ STANDBY_S = 1.0
 
 
 class LostLeadershipError(Exception):
-    """The lease was lost: stop at once and start again as a standby."""
+    """Another process has the lease: stop at once, and go on as a standby."""
 
 
 class KeptLease:
@@ -45,12 +45,15 @@ class KeptLease:
         self._taken()
 
     async def keep(self) -> None:
-        """Take the free lease, and renew it, for ever. Raises LostLeadershipError after a loss."""
+        """Take the free lease, and renew it, for ever. Raises LostLeadershipError once another process has it.
+
+        A lease that ran out is taken again: a leader in between would have appended, which fences this process.
+        """
         if not self.held:
             await self.acquire()
         while True:
             await asyncio.sleep(LEASE_RENEWAL_S)
-            if not await self._lease.renew():
+            if not await self._lease.renew() and not await self._lease.acquire():
                 self.held = False
                 self._lost()
                 raise LostLeadershipError(f"lease of {self.of} was lost")
