@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -32,6 +33,7 @@ from muster.told.codes.codetable import CODES
 from muster.told.codes.values import NoPlace, NotQueued
 from muster.told.readmodel.readstate import ReadState, Record, Trouble, waits_since
 from muster.told.status.statuses import job_status
+from muster.told.status.unfit import unfit
 from muster.told.wording import explain, jobs, pods, problems, raywords, reasons
 from muster.told.wording.explain import Reason
 
@@ -95,6 +97,8 @@ class UnitState(Struct, frozen=True):
     admitted: bool
     passing: bool
     """The state ends as soon as the next stage has answered."""
+    place: str = ""
+    """About the place in the queue, as the end of a sentence; empty for a job that does not wait in a queue."""
 
 
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
@@ -115,7 +119,37 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
     elif charged and row.started:
         phase = "Dequeued"
     passing = phase == "Enqueued" and row.lasts == "moment"
-    return UnitState(phase, reason, charged and row.started, passing)
+    job, place = state.queues.jobs.get(uid), ""
+    if status.line.position and job is not None and not state.queues.is_blocking(job.queue):
+        near = nearly(state.queues.book.position(job.queue, job.place))
+        place = explain.nearly_in_place(*near, status.queue)
+    return UnitState(phase, reason, charged and row.started, passing, place)
+
+
+NEAR = 64
+"""Places in a queue beyond this are not told apart in a QueueUnit."""
+
+
+def nearly(position: int) -> tuple[int, int]:
+    """The first and the last of the places that a QueueUnit does not tell apart: 1, 2 to 4, 5 to 16, 17 to 64, more.
+
+    A QueueUnit is written when such a step changes, and at no other move: a start of one job in a queue of any length
+    moves four other jobs over a step. The last place of the last step is 0.
+    """
+    first, last = 1, 1
+    while position > last and last < NEAR:
+        first, last = last + 1, last * 4
+    return (first, last) if position <= last else (NEAR + 1, 0)
+
+
+def moved_up(state: ReadState, queue: str, before: dict[str, dict[str, int]]) -> list[str]:
+    """Uids of the jobs of a queue on another step than at the last look. ``before``: queue -> {uid: step}; updated."""
+    line = islice(state.queues.book.in_order(queue), NEAR)
+    now = {place.uid: nearly(index)[0] for index, (place, _) in enumerate(line, 1)}
+    last = before.pop(queue, {})
+    if now:
+        before[queue] = now
+    return [uid for uid in now | last if now.get(uid) != last.get(uid)]
 
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
@@ -140,11 +174,13 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         if unit.admitted
     )
     spec = _unit_spec(state, workload)
-    shown = digest((unit.phase, unit.reason.key, admissions, spec))
+    shown = digest((unit.phase, unit.reason.key, unit.place, admissions, spec))
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(unit.phase, shown_text(unit.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
+    status = QueueUnitStatus(
+        unit.phase, shown_text(f"{unit.reason.text}{unit.place}"), admissions, rfc3339(state.now // 1000 * 1000)
+    )
     labels, free = labels_and_texts(workload.labels)
     return DesiredObject(
         key=f"unit/{uid}",
@@ -232,6 +268,20 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
     cleared.clear()
     cleared.update(now)
     return [place.uid for key in moved for place in shapes[key].waiting]
+
+
+def run_elsewhere(state: ReadState, before: dict[str, None]) -> list[str]:
+    """Uids of the waiting jobs that no node could run at the last look and can now, or the reverse.
+
+    ``before``: the jobs that no node could run; brought up to date.
+    """
+    queued = (uid for uid, job in state.queues.jobs.items() if job.status != "charged")
+    waiting = (uid for uid in (*queued, *state.queues.unplaced) if uid in state.queues.workloads)
+    now = {uid: None for uid in waiting if unfit(state.nodes, state.queues.workloads[uid]) is not None}
+    moved = [uid for uid in (*now, *before) if (uid in now) != (uid in before)]
+    before.clear()
+    before.update(now)
+    return moved
 
 
 def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:

@@ -38,6 +38,7 @@ from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.places import Shortage
 from muster.model.podtrouble import PodCode
+from muster.model.pools import NodePool
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 from muster.model.victims import Victim
@@ -160,6 +161,36 @@ class NodesShown(Struct):
 
     nodes: dict[str, NodeState] = field(default_factory=dict)
     pods: dict[str, PodOnNode] = field(default_factory=dict)
+    offering: dict[str, dict[str, None]] = field(default_factory=dict)
+    """resource -> uids of the nodes that have some of it; under the empty name: all nodes"""
+    pools: dict[str, tuple[NodePool, ...]] = field(default_factory=dict)
+    """uid of an object that declares node pools -> the pools that count"""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node is listed by its resources."""
+        return len(self.offering.get("", {})) == len(self.nodes)
+
+    def node(self, node: NodeState) -> bool:
+        """Fold an observed node. Returns whether its amounts or labels differ from before."""
+        before = self.nodes.get(node.ref.uid)
+        if before is not None and (before.allocatable, before.labels) == (node.allocatable, node.labels):
+            self.nodes[node.ref.uid] = node
+            return False
+        self.node_gone(node.ref.uid)
+        self.nodes[node.ref.uid] = node
+        for name in ("", *(name for name, amount in node.allocatable.items() if amount > 0)):
+            self.offering.setdefault(name, {})[node.ref.uid] = None
+        return True
+
+    def node_gone(self, uid: str) -> None:
+        """Forget a node."""
+        if self.nodes.pop(uid, None) is None:
+            return
+        for name in [name for name, uids in self.offering.items() if uid in uids]:
+            del self.offering[name][uid]
+            if not self.offering[name]:
+                del self.offering[name]
 
     def pod(self, pod: PodState) -> None:
         """Fold an observed pod."""

@@ -32,6 +32,7 @@ from muster.told.codes.values import (
     Short,
     Start,
     Suspended,
+    Unfit,
     Unlisted,
     Untried,
     Wanting,
@@ -62,6 +63,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.paused(status.queue, by, message)
         case Short() as short:
             return _short(status, short)
+        case Unfit() as never:
+            return nodewords.unfit(never)
         case ResumeRefused() as retry:
             return explain.resume_failed(retry.problem, rfc3339(retry.until))
         case NoPlace() as lacking if status.code == "AwaitingNodes":
@@ -149,6 +152,8 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{more}"
         case Short(refusal, idles=Idles() as idles):
             return f"{_waits(status, now)}. {reason(status).text}{explain.idled(refusal.resource, idles)}{more}"
+        case Unfit():
+            return f"{reason(status).text}. {_waits(status, now)}"
         case Pause() | Short():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
         case ResumeRefused(failures=failures):
