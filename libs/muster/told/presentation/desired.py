@@ -337,14 +337,21 @@ def _was_refused(record: Record) -> bool:
 
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event for a job that runs without an admission, or with more than the grant: one Event for each amount."""
+    """The Event for a job that runs without an admission, or with more than the grant: one Event for each amount.
+
+    A job that ran when the cluster was first listed has no such Event: no user went around Muster then.
+    """
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     if workload is None or charge is None:
         return None
     record = state.records.get(uid)
     if charge.over:
         reason = explain.beyond_grant(charge.over, charge.granted)
-    elif record is not None and record.adoption == "bypassed" and uid not in state.leaving:
+    elif (
+        record is not None
+        and uid not in state.leaving
+        and (record.adoption == "bypassed" or (record.adoption == "already_running" and record.came))
+    ):
         reason = jobs.reason(job_status(state, uid))
     else:
         return None

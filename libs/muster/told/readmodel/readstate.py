@@ -64,6 +64,8 @@ class Record(Struct):
     phase: Phase = "seen"
     since: int = 0
     """When the phase began."""
+    came: bool = False
+    """The job was first seen after the cluster was listed."""
     owner: str = ""
     """The owner that the job names."""
     queue: str = ""
@@ -418,7 +420,7 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     """The record of a job, made when there is none."""
     record = state.records.get(ref.uid)
     if record is None:
-        record = Record(ref, since=state.now)
+        record = Record(ref, since=state.now, came=state.synced)
         if is_job(ref.kind):  # Pods of no job are charged too, and not listed.
             state.records[ref.uid] = record
     return record

@@ -179,7 +179,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
         case Over() as over:
-            how = f"It {_ENDED.get(over.outcome, over.outcome)}{_detail(status)}"
+            how = f"It {_ENDED.get(over.outcome, over.outcome)}{_more(status, over)}"
             return _ending(status, how, over.remains) if status.charge is not None else f"{how}. It holds no quota"
 
 
@@ -258,14 +258,21 @@ _ENDED = {"": "ended", "invalid": "is invalid"}
 """The verb of an outcome that is not a verb."""
 
 
-def _detail(status: JobStatus) -> str:
-    return f" ({status.detail})" if status.detail else ""
+_SAME = {"failed": ("failed",), "succeeded": ("succeeded", "complete", "completed")}
+"""The kind's own words, in small letters, that say no more than the outcome."""
+
+
+def _more(status: JobStatus, over: Over) -> str:
+    """The kind's own word for the end, where it says more than the outcome."""
+    if not status.detail or status.detail.lower() in _SAME.get(over.outcome, ()):
+        return ""
+    return f" ({status.detail})"
 
 
 def _gone(status: JobStatus, over: Over) -> str:
     match over.ended:
         case "finished":
-            return f"It finished and was deleted: {over.outcome or 'over'}{_detail(status)}"
+            return f"It finished and was deleted: {over.outcome or 'over'}{_more(status, over)}"
         case "left":
             left = f"It was deleted, and had never been admitted: it left queue {status.queue}"
             return left + _why_before(over.reason, reasons.DEQUEUED)

@@ -6,10 +6,11 @@ from kit import facts, nodes
 from kit.packed import Packed, Shape
 from kit.scenes import Scene, beginning
 from muster.core.stage import Folder
-from muster.told.presentation.desired import job_event, moved_up, nearly, queue_unit, run_elsewhere
+from muster.told.presentation.desired import job_event, moved_up, nearly, overuse_event, queue_unit, run_elsewhere
 from muster.told.presentation.kaigroups import pod_group
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
+from muster.told.views.story import Story
 
 NEVER = "asks for nvidia.com/gpu 9, and the largest of 2 nodes has 8"
 
@@ -100,3 +101,27 @@ def test_a_unit_says_about_where_the_job_is_and_is_written_again_at_few_moves() 
     assert [nearly(place) for place in (1, 2, 4, 5, 64, 65, 9000)] == [
         (1, 1), (2, 4), (2, 4), (5, 16), (17, 64), (65, 0), (65, 0)
     ]  # fmt: skip
+
+
+def test_a_job_that_nobody_suspended_has_an_event_and_those_of_the_first_list_have_none() -> None:
+    scene, read = Scene(), Reader()
+    scene.lines("tree")
+    scene.do(facts.seen(facts.job("old", cpu=1, suspended=False, phase="running")))
+    scene.lines("synced")
+    scene.do(facts.seen(facts.job("new", cpu=1, suspended=False, phase="running", created=scene.bench.now)))
+    state = read.follow(scene)
+    assert overuse_event(state, read.uid("old")) is None
+    event = overuse_event(state, read.uid("new"))
+    assert event is not None
+    assert event.reason == "Adopted"
+    assert "it was not suspended when it was first seen" in event.message
+
+
+def test_the_word_of_a_kind_for_the_end_is_said_where_it_says_more() -> None:
+    scene = beginning("job one", "resumed one", "cluster one", "runs one")
+    for detail, told in (("Failed", "It failed. "), ("BackoffLimitExceeded", "It failed (BackoffLimitExceeded). ")):
+        scene.change("one", phase="finished", outcome="failed", detail=detail)
+        story = Story("video/one")
+        for stored in scene.bench.log:
+            story.feed(stored)
+        assert story.of("video/one").standing.text.startswith(told)
