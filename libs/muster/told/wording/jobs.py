@@ -13,6 +13,7 @@ from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of
 from muster.events.reasons import AdoptionReason
 from muster.model.demand import Shortfall
+from muster.model.placing import GPU
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few, span
 from muster.told.codes.values import (
@@ -94,6 +95,20 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
                 return Reason(word, word, detail)
             held = pods.reason(status.pods)
             return Reason(word, f"{word}:{held.key}", f"{detail}: {held.code}: {held.text}")
+
+
+def headline(status: JobStatus) -> str:
+    """One short sentence, without a full stop: jobs that wait for the same amount of the same limit read alike."""
+    if not isinstance(status.values, Short) or status.code != "InsufficientQuota":
+        return reason(status).text.partition(". ")[0]
+    wanting = Wanting(status.values.refusal)
+    short, name = wanting.refusal, wanting.refusal.resource
+    unit = "GPUs" if name == GPU else name
+    where = f" of {terms(short.path).where}" if "/" in short.path else ""
+    asked, limit, free = (format_quantity(amount, name) for amount in (short.asked, short.limit, wanting.free))
+    if wanting.free or short.held or short.kept:
+        return f"{free} of {limit} {unit}{where} are free; it needs {asked}"
+    return f"All {limit} {unit}{where} are in use; it needs {asked}"
 
 
 def _short(status: JobStatus, short: Short) -> Reason:

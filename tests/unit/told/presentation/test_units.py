@@ -10,7 +10,9 @@ from muster.told.presentation.desired import job_event, moved_up, nearly, overus
 from muster.told.presentation.kaigroups import pod_group
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
+from muster.told.status.statuses import job_status
 from muster.told.views.story import Story
+from muster.told.wording.jobs import headline
 
 NEVER = "asks for nvidia.com/gpu 9, and the largest of 2 nodes has 8"
 
@@ -125,3 +127,13 @@ def test_the_word_of_a_kind_for_the_end_is_said_where_it_says_more() -> None:
         for stored in scene.bench.log:
             story.feed(stored)
         assert story.of("video/one").standing.text.startswith(told)
+
+
+def test_a_headline_is_a_short_sentence_and_jobs_that_wait_for_the_same_read_alike() -> None:
+    cluster, read = Packed([8, 8], {"b": 0, "a": 0}, kai=False), Reader()
+    cluster.arrives("full", "a", Shape(2, 8))
+    for name in ("one", "two"):
+        cluster.arrives(name, "b", Shape(1, 4))
+    state = read.follow(cluster)
+    lines = {name: headline(job_status(state, read.uid(name))) for name in ("one", "two")}
+    assert set(lines.values()) == {"All 16 GPUs are in use; it needs 4"}
