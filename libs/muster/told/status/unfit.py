@@ -44,8 +44,8 @@ def unfit(nodes: NodesShown, workload: Workload) -> Unfit | None:
 
 def close_names(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names that are spelled alike, the most alike first; all names where none is."""
-    known = [*names]
-    return (*(get_close_matches(wanted, known, n=1, cutoff=ALIKE) or sorted(known)),)[:NAMES]
+    known = sorted(names)
+    return (*(get_close_matches(wanted, known, n=1, cutoff=ALIKE) or known),)[:NAMES]
 
 
 def _likely(nodes: NodesShown, pods: PodSet) -> Iterator[_Offer]:
@@ -71,6 +71,8 @@ def takes(pods: PodSet) -> Vector:
 
 
 def _runs(pods: PodSet, name: str, amounts: Vector, labels: dict[str, str]) -> bool:
+    if any(amounts.get(resource, 0) < amount for resource, amount in takes(pods).items() if amount > 0):
+        return False
     resources = sorted(amounts)
     need, _ = need_of(takes(pods), pods.rules, NodeClass(resources, labels, (), True, True))
     if need is None or need.fit([amounts[resource] for resource in resources], []) <= 0:
@@ -81,13 +83,11 @@ def _runs(pods: PodSet, name: str, amounts: Vector, labels: dict[str, str]) -> b
 def _why(nodes: NodesShown, pods: PodSet) -> Unfit:
     offers, asked = _all(nodes), takes(pods)
     told = Unfit("together", pods.name, pods.count, len(nodes.nodes), dict(asked))
-    most: Vector = {}
-    for _, amounts, _ in offers:
-        for resource, amount in amounts.items():
-            most[resource] = max(most.get(resource, 0), amount)
+    offering = {name for name, uids in nodes.offering.items() if name and uids}
+    offering |= {name for pools in nodes.pools.values() for pool in pools for name in pool.allocatable}
     for resource in sorted(asked):
-        if asked[resource] and not most.get(resource):
-            offered = close_names(resource, (name for name, amount in most.items() if amount and name != PODS))
+        if asked[resource] and resource not in offering:
+            offered = close_names(resource, offering - {PODS})
             return Unfit("absent", pods.name, pods.count, len(nodes.nodes), {resource: asked[resource]}, near=offered)
     suited = [offer for offer in offers if suits_node(pods.rules, offer[2], offer[0])]
     if not suited:
