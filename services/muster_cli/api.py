@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.kube import kubeconfig
 from muster.kube.transport import ApiTarget, KubeTransport
+from muster.runtime.config import load_with_origins
 from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
@@ -36,7 +37,8 @@ async def api_of(
     ``place``: the log. The log of a running ``muster up`` goes with the cluster of that instance, any other log with
     the
     kubeconfig of the shell (KUBECONFIG, else ~/.kube/config). Without a log: the cluster of the newest instance.
-    ``simulated_only``: of running instances, only instances with a simulated cluster. Raises KubeConfigError, CliError.
+    ``simulated_only``: of running instances, only instances with a simulated cluster; the one that a setting
+    (MUSTER_NATS_URL) names, where there is such a setting. Raises KubeConfigError, CliError.
     """
     cluster = cluster or ClusterOption()
     if cluster.context is not None or cluster.kubeconfig is not None:
@@ -66,7 +68,18 @@ def _instance_text(instance: instances.Instance) -> str:
 def _instance(place: LogPlace | None, *, simulated_only: bool) -> instances.Instance | None:
     if place is not None:
         return place.instance
-    return next((instance for instance in instances.running() if instance.simulated or not simulated_only), None)
+    config, origins = load_with_origins()
+    running = [instance for instance in instances.running() if instance.simulated or not simulated_only]
+    if not simulated_only or "nats_url" not in origins:
+        return next(iter(running), None)
+    named = next((instance for instance in running if instance.url == config.nats_url), None)
+    if named is None:
+        raise CliError(
+            f"{origins['nats_url']} names {config.nats_url}, and no demo here has this log: name its cluster with "
+            "--context, or take the setting away",
+            NOT_FOUND,
+        )
+    return named
 
 
 def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:

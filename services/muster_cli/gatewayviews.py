@@ -47,6 +47,7 @@ def row(job: shapes.JobView) -> JobRow:
         cause_since=ms(job.cause_since),
         promise=promise(job),
         owner=job.owner,
+        headline=job.headline,
     )
 
 

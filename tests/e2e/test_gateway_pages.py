@@ -84,6 +84,27 @@ async def test_what_people_ask_of_the_dashboard(shown: tuple[Page, str]) -> None
     # Another page by a key.
     await page.call("Input.dispatchKeyEvent", type="keyDown", key="2", text="2")
     await page.holds("location.pathname === '/jobs'")
+    await no_figure_of_now_under_a_past_clock(page, url)
+
+
+SLOW = """
+(() => { const real = window.fetch; const held = []; window.fetch = (url, ...rest) => String(url).includes('at=')
+  ? new Promise((done) => held.push(() => done(real(url, ...rest)))) : real(url, ...rest);
+  window.goes_on = () => { window.fetch = real; held.forEach((each) => each()); }; })()
+"""
+FIGURES = "document.querySelectorAll('main .counts b, main td.number, main .cells, main .strip, main .feed li').length"
+
+
+async def no_figure_of_now_under_a_past_clock(page: Page, url: str) -> None:
+    """The server takes its time for the past: until it answers, no figure is shown, and what is loading is said."""
+    await page.open(url)
+    await page.holds(f"{FIGURES} > 20")
+    await page.run(SLOW)
+    await page.click(".time button", "◀")
+    await page.holds("document.querySelector('.time').classList.contains('past')")
+    await page.holds(f"{FIGURES} === 0 && document.querySelector('main').innerText.includes('Loading')")
+    await page.run("window.goes_on()")
+    await page.holds(f"{FIGURES} > 20")
 
 
 class User:

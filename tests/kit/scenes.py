@@ -253,7 +253,7 @@ def released(reason: str) -> tuple[Scene, str]:
             scene.do(facts.cluster_gone("short", "default"))
             return scene, "default/short"
         case "no_nodes":
-            return beginning("placement pack", "node n cpu=2", "gang one head=4 workers=1x4"), "video/one"
+            return beginning("placement pack", "node n cpu=2", "gang one head=1 workers=4x1"), "video/one"
     scene = beginning("job one")
     match reason:
         case "resume_failed":

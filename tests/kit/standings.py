@@ -217,6 +217,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "LogNearlyFull": nearly_full,
     "AwaitingNodes": after(*GANG),
     "GangUnschedulable": of(scenes.released, "no_nodes"),
+    "FitsNoNode": after("placement pack", "node n cpu=2", "gang one head=4 workers=1x4"),
     "WouldBeAdmitted": after("job one"),
 }
 """What a job stands at, and how it came there: the code, and after a comma what tells it from others of that code."""

@@ -326,7 +326,8 @@ def _asked(state: ReadState, lens: Lens, moment: shapes.MomentView, uid: str) ->
     workload = state.queues.workloads.get(uid)
     if workload is None:
         return None
-    other = structs.replace(workload, ref=structs.replace(workload.ref, name=f"{workload.ref.name}-x", uid="asked"))
+    ref = structs.replace(workload.ref, name=f"{workload.ref.name}-x", uid="asked")
+    other = structs.replace(workload, ref=ref, suspended=True)  # Else it would run at once, by no admission.
     return ask(state, lens, moment, other, state.now)
 
 

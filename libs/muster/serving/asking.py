@@ -15,14 +15,16 @@ from msgspec import structs
 from muster.core.objects.meta import QUOTA_NAME, UnreadableError
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Job, Queues
+from muster.core.queueing.standing import refusal_of
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.workloads.registry import KINDS
-from muster.model.keys import path_chain
+from muster.events.refusals import Refusal
+from muster.model.keys import Ref, path_chain
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
-from muster.model.text import span
+from muster.model.text import few, span
 from muster.model.workload import PodSet, Workload
 from muster.serving import shapes, supposed
 from muster.serving.forking import binds, new_job, projected, with_job
@@ -32,13 +34,15 @@ from muster.serving.whatif import fits
 from muster.told.codes.values import Promise
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import promised
-from muster.told.wording import problems, queuewords
+from muster.told.status.unfit import close_names, unfit
+from muster.told.wording import explain, nodewords, problems, queuewords, reasons
 
 MOST_COSTS = 5
 LOOKED_AT = 2_000
 """The most jobs that start before the new job, and after, for a projection of the costs."""
 RUN_TIMES_MS = (4 * 3_600_000, 3_600_000, 1_800_000, 600_000)
 UID = "asked"
+STARTS = "It would start now."
 
 
 class ManifestError(Exception):
@@ -79,34 +83,47 @@ def ask(
     """
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
-    if leaf is None or not lens.sees(ref.namespace):
-        text = "no quota that you may see claims its namespace"
+    turned_away = refusal_of(queues.ledger, workload, leaf)
+    if leaf is None or turned_away is not None or not lens.sees(ref.namespace):
+        text = _not_queued(state, lens, ref, turned_away if lens.sees(ref.namespace) else None)
         key, summary = lens.words(ref.key), f"It is not queued: {text}."
         return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(state, workload, leaf, max(now, state.now))
-    refused = refusal(state, job, workload)
+    never, beyond = unfit(state.nodes, workload), _beyond(state, job)
+    hopeless = ". ".join([*([nodewords.unfit(never).text] if never is not None else []), *beyond])
+    refused = hopeless or refusal(state, job, workload)
     known = supposed.AskView(
         moment=moment,
         kind=ref.kind,
         job=ref.key,
         queue=leaf,
         request=texts(job.demand.request),
-        starts_now=not refused,
+        starts_now=not refused or not workload.suspended,
         promise=None,
         why_no_promise="time ran out before its start was foreseen" if refused else "",
         binds=lens.words(refused),
         costs=[],
         advice=[],
-        summary=lens.words(f"It would wait: {refused}." if refused else "It would start now."),
+        summary=lens.words(f"{_first(workload)}{f'It would wait: {refused}.' if refused else STARTS}"),
         complete=False,
     )
+    if hopeless:
+        known = structs.replace(
+            known,
+            why_no_promise=queuewords.no_promise("standing", "ExceedsMaxQuota"),
+            summary=lens.words(f"{_first(workload)}It would never run: {hopeless}."),
+        )
     if part is not None:
         part(known)
+    if hopeless:
+        advice = [*_advice(state, lens, job, workload)] if never is None else []
+        more = f"{known.summary} {_advised(advice)}".rstrip()
+        return structs.replace(known, advice=advice, summary=more, complete=True)
     after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
     promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
     costs = [lens.words(cost) for cost in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
-    summary = _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
+    summary = _first(workload) + _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
     return structs.replace(
         known,
         promise=start_shape(promise),
@@ -116,6 +133,40 @@ def ask(
         summary=lens.words(summary),
         complete=True,
     )
+
+
+def _first(workload: Workload) -> str:
+    """What is said before the prospects in the queue: the job is not suspended, or asks for nothing."""
+    text = ""
+    if not workload.suspended:
+        text = (
+            "It is not suspended: it would run at once, in no queue, and be charged from then on. Create it suspended; "
+            "the admission policies of Muster do so, where they are installed. If it is suspended: "
+        )
+    if not any(amount for pods in workload.pod_sets for amount in pods.request.values()):
+        text += "Its pods ask for no resources, so no quota limits it: set resources.requests. "
+    return text
+
+
+def _not_queued(state: ReadState, lens: Lens, ref: Ref, refusal: Refusal | None) -> str:
+    """Why a job is in no queue, and the way out. ``refusal``: None where the viewer may not see the namespace."""
+    claimed = {namespace: leaf for namespace, leaf in state.queues.ledger.leaf_of.items() if lens.sees(namespace)}
+    if refusal is not None and refusal.detail != "namespace_unclaimed":
+        return lens.words(reasons.refused(refusal, ref.kind, ref.key))
+    if refusal is None:
+        text = "no quota that you may see claims its namespace"
+    else:
+        text = lens.words(reasons.refused(refusal, ref.kind, ref.key))
+    if not claimed:
+        return text
+    below = [namespace for namespace, leaf in claimed.items() if ref.namespace in leaf.split("/")]
+    return f"{text}. These namespaces have one: {few(below or [*close_names(ref.namespace, claimed)])}"
+
+
+def _beyond(state: ReadState, job: Job) -> list[str]:
+    """The limit that the job exceeds even if all quota is released, if any."""
+    short = state.queues.ledger.shortfall(job.queue, job.demand, now=max(job.queued_at, state.now))
+    return [explain.waiting_for_quota(short).text] if short is not None and short.hopeless else []
 
 
 def refusal(state: ReadState, job: Job, workload: Workload) -> str:
@@ -257,7 +308,7 @@ def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
 
 def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now: int, *, owed: bool) -> str:
     if not refused:
-        return "It would start now."
+        return STARTS
     text = "It would wait"
     if owed:
         text += ", and is owed its start: jobs that borrow may be suspended for it"
@@ -265,4 +316,9 @@ def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now:
         text += f". {queuewords.promised_start(promise, now)}"
     else:
         text += f"; no start is promised: {queuewords.no_promise(promise.why, 'it')}"
-    return f"{text}. {advice[0].text[0].upper()}{advice[0].text[1:]}." if advice else f"{text}."
+    return f"{text}. {_advised(advice)}".rstrip()
+
+
+def _advised(advice: list[supposed.Advice]) -> str:
+    """The first advice as a sentence; empty without advice."""
+    return f"{advice[0].text[0].upper()}{advice[0].text[1:]}." if advice else ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.model.quota import COUNTED
+from muster.model.resources import Vector, add_into, format_quantity
 from muster.model.text import counted
 from muster.serving import shapes
 from muster.serving.board import board_of
@@ -24,7 +26,7 @@ MOST = 20
 
 def health(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.HealthView:
     """The problems, the worst first, within the rights of the viewer."""
-    findings = [*_stopped(state), *_refused(state), *_held_up(state, lens), *_paused(state)]
+    findings = [*_stopped(state), *_refused(state), *_lacking(state), *_held_up(state, lens), *_paused(state)]
     shown = [shapes.FindingView(finding.level, finding.subject, lens.words(finding.text)) for finding in findings]
     worst = {finding.level for finding in shown}
     summary = (
@@ -53,6 +55,27 @@ def _refused(state: ReadState) -> Found:
         if trouble.code in ("tree_rejected", "pools_refused"):
             reason = explain.trouble(trouble.code, [problems.line(one) for one in trouble.found], trouble.more)
             yield shapes.FindingView("attention", trouble.ref.key, reason.text)
+
+
+def _lacking(state: ReadState) -> Found:
+    """Quota trees that divide more than the nodes have: after the loss of a node, or from the start."""
+    if not state.nodes.nodes or state.unsynced:
+        return
+    total: Vector = {}
+    for node in state.nodes.nodes.values():
+        add_into(total, node.allocatable)
+    for tree in state.queues.ledger.trees.values():
+        if tree.by_shares:  # The capacity of KAI queues is that of the nodes.
+            continue
+        for name, limit in sorted(tree.nodes[0].limit.items()):
+            has = total.get(name, 0)
+            if has < limit and name not in COUNTED:
+                nodes = counted(len(state.nodes.nodes), "node of the cluster has", "nodes of the cluster have")
+                text = (
+                    f"{nodes} {format_quantity(has, name)} {name}, and the quotas divide "
+                    f"{format_quantity(limit, name)}: jobs with quota may find no node. Add nodes, or lower the quotas"
+                )
+                yield shapes.FindingView("attention", tree.ref.key, text)
 
 
 def _held_up(state: ReadState, lens: Lens) -> Found:

@@ -60,6 +60,8 @@ class JobRow(Struct, frozen=True):
     cause_since: int = 0
     promise: Promise = Promise(why="not_waiting")
     owner: str = ""
+    headline: str = ""
+    """One short sentence; jobs that wait for the same read alike."""
 
     @property
     def key(self) -> str:
@@ -191,6 +193,7 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         cause_since=status.pods.first.since if status.pods is not None else 0,
         promise=promise,
         owner=record.owner,
+        headline=jobs.headline(status) if status.phase not in ENDED else "",
     )
 
 

@@ -126,6 +126,8 @@ class JobView(Struct, frozen=True):
     """As label or annotation muster.dev/owner says."""
     no_promise: str = ""
     """Why no start is promised, as a code of a closed set."""
+    headline: str = ""
+    """One short sentence about the state; jobs that wait for the same read alike. Empty for a job that is over."""
 
 
 class JobsView(Struct, frozen=True):

@@ -77,6 +77,7 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         why_no_promise=queuewords.no_promise(row.promise.why, row.code),
         owner=row.owner,
         no_promise=row.promise.why,
+        headline=lens.words(row.headline),
     )
 
 

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from muster.core.queueing.queues import Queues
+from muster.core.quota.trees.treesource import as_written, read_tree
+from muster.events.facts import QuotaTreeObserved
+from muster.model.problem import FieldProblem
+from muster.model.quota import QuotaTree
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
 from muster.model.text import counted, span
 from muster.model.workload import Workload
@@ -15,11 +19,12 @@ from muster.serving.forking import FIELDS, binds, projected, with_quota, with_re
 from muster.serving.scope import Lens
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
+from muster.told.status.unfit import close_names
 from muster.told.wording import jobs, problems
 
 MOST_CHANGES = 16
 SHOWN = 50
-NODE_CODES = ("GangUnschedulable", "AwaitingNodes")
+NODE_CODES = ("GangUnschedulable", "AwaitingNodes", "FitsNoNode")
 
 
 class ChangeError(Exception):
@@ -42,7 +47,9 @@ def what_if(
         if change.nodes:
             nodes += [_amount(change)] * change.nodes
         else:
+            _known(state, change)
             queues = _changed(queues, change, lens)
+    _accepted(state.queues, queues)
     # Both are of this moment: of an older look every job would seem to start earlier now.
     before, after = projected(state, state.queues, now), projected(state, queues, now)
     effects: list[supposed.Effect] = []
@@ -89,7 +96,39 @@ def _changed(queues: Queues, change: supposed.Change, lens: Lens) -> Queues:
         raise ChangeError(f"there is no quota {change.queue}, or none that you may see")
     if change.field not in FIELDS:
         raise ChangeError(f"of a quota {', '.join(FIELDS)} can be changed, not {change.field!r}")
-    return with_quota(queues, change.queue, change.field, change.resource, _parsed(change) if change.value else None)
+    amount, tree = _parsed(change) if change.value else None, queues.ledger.tree_of(change.queue)
+    whole = tree is not None and not tree.by_shares and change.queue == tree.root and change.field != "weight"
+    for field in ("min", "max") if whole else (change.field,):  # The min and the max of a root are one number.
+        queues = with_quota(queues, change.queue, field, change.resource, amount)
+    return queues
+
+
+def _known(state: ReadState, change: supposed.Change) -> None:
+    """Raises ChangeError for a resource that no node and no quota has."""
+    names = {name for node in state.queues.ledger.nodes.values() for name in (*node.limit, *node.guaranteed)}
+    names |= {name for name in state.nodes.offering if name}
+    if state.nodes.nodes and change.resource and change.resource not in names:
+        near = ", ".join(close_names(change.resource, names))
+        raise ChangeError(f"no node and no quota has {change.resource}; there is {near}")
+
+
+def _accepted(before: Queues, after: Queues) -> None:
+    """Raises ChangeError for a tree that Muster would refuse: the tree is read as if it were applied."""
+    for name, tree in after.ledger.trees.items():
+        old = before.ledger.trees.get(name)
+        if tree == old or tree.by_shares:  # A KAI queue breaks no rule by its amounts.
+            continue
+        known = _broken(old) if old is not None else []
+        broken = [problem for problem in _broken(tree) if problem not in known]
+        if broken:
+            more = f" (and {counted(len(broken) - 1, 'more problem')})" if len(broken) > 1 else ""
+            raise ChangeError(f"Muster would refuse this tree: {problems.line(broken[0])}{more}")
+
+
+def _broken(tree: QuotaTree) -> list[FieldProblem]:
+    rules = {"runtime": str(tree.rules.runtime)} if tree.rules.runtime else {}
+    object_ = QuotaTreeObserved(ref=tree.ref, rv=0, created=0, root=as_written(tree), rules=rules)
+    return read_tree(object_)[1]
 
 
 def _parsed(change: supposed.Change) -> int:

@@ -74,12 +74,12 @@ def _text(file: str) -> str:
 
 def ask_lines(view: AskView) -> list[Text]:
     """One job."""
-    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items())
+    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items()) or "nothing that a quota counts"
     lines = [
         styled((f"{view.kind} ", DIM), (view.job, STRONG), f"  asks for {asks} at {view.queue}" if view.queue else ""),
         styled(("  " + view.summary, GOOD if view.starts_now else WARN)),
     ]
-    if view.binds and view.queue:
+    if view.binds and view.queue and view.binds not in view.summary:
         lines.append(Text(f"  It would wait for: {view.binds}."))
     if view.costs:
         lines.append(Text(f"  Its cost: {counted(len(view.costs), 'entry', 'entries')}"))

@@ -56,24 +56,27 @@ export const JobLink = ({ job }) => html`<${Link} to=${jobPath(job)} class="job"
 
 export const Now = createContext({ at: "", tick: 0, failed: () => {} });
 
-// The answer to a question, asked again when the moment or the news change; the old one is shown until then.
-export function useData(path, body) {
+// The answer to a question, asked again when the news change; the old answer is shown until then. An answer is held
+// with its question and its moment: under another clock, or beside another question, there is no answer yet. `keep`:
+// while a list is filtered, the list before stays.
+export function useData(path, body, { keep = false } = {}) {
   const { at, tick, failed } = useContext(Now);
-  const [found, setFound] = useState({ data: null, problem: "", path: "" });
+  const [found, setFound] = useState({ data: null, problem: "", asked: "" });
   const said = body === undefined ? undefined : JSON.stringify(body);
+  const asked = `${at} ${keep ? path.split("?")[0] : path} ${said}`;
   useEffect(() => {
     if (!path) return undefined;
     const stop = new AbortController();
     ask(path, { at, signal: stop.signal, body: said === undefined ? undefined : JSON.parse(said) })
-      .then((data) => setFound({ data, problem: "", path }))
+      .then((data) => setFound({ data, problem: "", asked }))
       .catch((problem) => {
         if (problem.name === "AbortError") return;
         failed(problem);
-        setFound((old) => ({ data: old.path === path ? old.data : null, problem: problem.message, path }));
+        setFound((old) => ({ data: old.asked === asked ? old.data : null, problem: problem.message, asked }));
       });
     return () => stop.abort();
   }, [path, at, at ? 0 : tick, said]);
-  return found;
+  return found.asked === asked ? found : { data: null, problem: "", asked };
 }
 
 // --- words and amounts ------------------------------------------------------------------------------------------------
@@ -113,9 +116,9 @@ export const requestText = (request) => {
 
 const TONE = { good: "good", waits: "wait", act: "bad", plain: "done" };
 const MARK = { good: "●", wait: "◔", warn: "▲", bad: "✕", done: "○" };
-export function State({ job }) {
+export function State({ job, text }) {
   const tone = job.state === "leaving" ? "warn" : TONE[job.tone] || "done", said = job.outcome && job.outcome !== "succeeded" ? job.outcome : job.status;
-  return html`<span class="state ${tone}" title=${job.status}><i aria-hidden="true">${MARK[tone]}</i> ${said}</span>`;
+  return html`<span class="state ${tone}" title=${job.status}><i aria-hidden="true">${MARK[tone]}</i> ${text || said}</span>`;
 }
 
 const WORD = { admitted: "good", running: "good", finished: "done", evicted: "warn", reclaimed: "warn", preempted: "warn", waits: "wait", queued: "wait", refused: "bad", failed: "bad" };

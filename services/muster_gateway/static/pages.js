@@ -10,7 +10,7 @@ export function Jobs() {
   const { query } = usePlace(), skip = Number(query.get("skip") || 0);
   const params = new URLSearchParams({ limit: PAGE, skip });
   for (const name of ["state", "outcome", "queue", "namespace", "name"]) if (query.get(name)) params.set(name, query.get(name));
-  const found = useData(`/api/v1/jobs?${params}`), { data } = found;
+  const found = useData(`/api/v1/jobs?${params}`, undefined, { keep: true }), { data } = found;
   const states = data ? data.states : {}, chosen = query.get("outcome") ? "failed" : query.get("state") || "";
   const count = (state) => state === "failed" ? (data ? data.failed : 0) : state ? states[state] || 0 : Object.values(states).reduce((a, b) => a + b, 0);
   return html`<h1>Jobs ${query.get("queue") ? html`<span class="dim">of ${query.get("queue")}</span>` : null}</h1>
@@ -45,7 +45,7 @@ export function Job({ name }) {
   if (!data) return html`<h1>${name}</h1><${Loading} ...${found} />`;
   const { job, wanting } = data, holders = wanting ? wanting.holders.map((each) => each.job) : [], open = query.get("event");
   return html`<h1>${name} <span class="dim">${job.kind}</span></h1>
-    <div class="columns turned"><div><section aria-label="Why"><h2><${State} job=${job} /></h2>
+    <div class="columns turned"><div><section aria-label="Why"><h2><${State} job=${job} text=${job.state === "waiting" ? job.headline : ""} /></h2>
       <p class="lead"><${Told} text=${data.text} jobs=${holders} /></p>
       ${data.pauses.map((each) => html`<${Problem} text=${each} />`)}
       <dl><dt>Quota</dt><dd><${Link} to=${`/?queue=${encodeURIComponent(job.queue)}`}>${job.queue || "none"}<//></dd><dt>Asks for</dt><dd>${requestText(job.request)}</dd>

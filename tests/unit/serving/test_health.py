@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kit import facts
+from kit import facts, nodes
 from kit.bench import Bench
 from kit.recorded import ADMIN, tenant
 from muster.core.stage import Folder
+from muster.events.facts import NodeGone
+from muster.model.keys import Ref
 from muster.serving.health import health
 from muster.serving.scope import Lens
 from muster.serving.shapes import HealthView
@@ -42,3 +44,20 @@ def test_what_stops_everything_comes_first_and_what_can_never_start_is_named_onc
     assert finding.subject == "a/large-1"
     assert finding.text.endswith("(1 more job alike)")
     assert found(bench, "b").findings == []
+
+
+def test_quotas_beyond_the_nodes_are_named_after_the_loss_of_a_node() -> None:
+    bench, half = Bench(), {"cpu": 4, "gpu": 8}
+    leaves = tuple(facts.node(name, half, {"cpu": 8, "gpu": 16}, (name,)) for name in ("a", "b"))
+    bench.facts(facts.tree(facts.node("root", {"cpu": 8, "gpu": 16}, {"cpu": 8, "gpu": 16}, children=leaves)))
+    bench.synced()
+    bench.settle()
+    assert found(bench).findings == [], "no node is known, so nothing is said of them"
+    bench.facts(*(nodes.node(name, cpu=8, gpu=8) for name in ("n1", "n2")))
+    bench.settle()
+    assert found(bench).findings == []
+    bench.facts(NodeGone(ref=Ref("Node", "", "n2", "uid-n2"), rv=facts.next_rv()))
+    bench.settle()
+    [finding] = found(bench).findings
+    assert finding.level == "attention"
+    assert finding.text.startswith("1 node of the cluster has 8 nvidia.com/gpu, and the quotas divide 16: ")

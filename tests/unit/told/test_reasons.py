@@ -231,8 +231,8 @@ def test_that_nodes_never_do_is_said_only_of_what_no_node_gets_over_by_itself(co
     for stored in scene.bench.log:
         story.feed(stored)
     text = story.of(job).standing.text
-    assert ("can ever take" in text) == (code in {"too_small", "node_affinity"}), text
-    assert ("tried again when the nodes have room" in text) != ("can ever take" in text)
+    assert ("No node there is can run it" in text) == (code in {"too_small", "node_affinity"}), text
+    assert ("tried again when the nodes have room" in text) != ("No node there is" in text)
 
 
 def plain(text: str) -> str:

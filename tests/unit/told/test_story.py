@@ -134,7 +134,7 @@ def test_every_situation_reads_differently() -> None:
 def test_adopted_because_it_ran_already_and_over_its_limit() -> None:
     story = story_of("job two", "starts two", "cluster two", "job one", "starts one", "cluster one", *BASE)
     assert story.standing.code == "Adopted"
-    assert "it ran before it was first seen" in story.standing.text
+    assert "it was not suspended when it was first seen" in story.standing.text
     adopted = next(each.entry for each in story.happenings if each.entry.word == "adopted")
     assert "root/algorithm/video is over its limit now (cpu 24 of 14" in adopted.text
 

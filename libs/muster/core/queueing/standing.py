@@ -194,30 +194,37 @@ def _moves(state: SorterState, uid: str) -> bool:
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:
+    refusal = refusal_of(state.queues.ledger, workload, leaf)
+    aside = state.circles.aside.get(workload.ref.uid) if refusal is None else None
+    return set_aside(aside) if aside is not None else refusal
+
+
+def refusal_of(ledger: Ledger, workload: Workload, leaf: str | None) -> Refusal | None:
+    """Why a workload would be in no queue, whether it is in the cluster or not. ``leaf``: its quota, if any."""
     if workload.refusal is not None:
         return Refusal("cannot_suspend", problem=workload.refusal)
     if workload.wishes.hold:
         return Refusal("held", name=workload.wishes.by, text=workload.wishes.reason)
-    if state.queues.ledger.tree is None:
+    if ledger.tree is None:
         return Refusal("no_tree")
     if leaf is not None:
-        return set_aside(state.circles.aside[workload.ref.uid]) if workload.ref.uid in state.circles.aside else None
+        return None
     queue, named = queue_and_quota(quota_name(workload.labels))
-    if KAI_ROOT in state.queues.ledger.trees:
-        refusal = kai_refusal(state.queues.ledger, workload, queue, named)
+    if KAI_ROOT in ledger.trees:
+        refusal = kai_refusal(ledger, workload, queue, named)
         if refusal is not None:
             return refusal
     if named:
-        return _misnamed(state, named)
-    return Refusal("unbound", "namespace_unclaimed", state.queues.ledger.tree.ref.key)
+        return _misnamed(ledger, named)
+    return Refusal("unbound", "namespace_unclaimed", ledger.tree.ref.key)
 
 
-def _misnamed(state: SorterState, named: str) -> Refusal:
+def _misnamed(ledger: Ledger, named: str) -> Refusal:
     """The reason why no work can belong to the quota named by a label."""
-    paths = state.queues.ledger.named.get(named, [])
+    paths = ledger.named.get(named, [])
     if not paths:
         return Refusal("unbound", "quota_missing", named)
-    taking = [path for path in paths if not state.queues.ledger.nodes[path].children]
+    taking = [path for path in paths if not ledger.nodes[path].children]
     if not taking:
         return Refusal("unbound", "quota_has_children", paths[0])
     return Refusal("unbound", "quota_not_unique", named, names=tuple(taking[:NAMES]), count=len(taking))

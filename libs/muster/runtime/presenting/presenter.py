@@ -89,6 +89,10 @@ class Presenter(Follower[ReadState]):
         self._touched = Touched()
         self._cleared: dict[str, None] = {}
         """keys of refused shapes whose first refusal has room again"""
+        self._unfit: dict[str, None] = {}
+        """uids of waiting jobs that no node could run at the last look"""
+        self._steps: dict[str, dict[str, int]] = {}
+        """queue -> {uid of one of its first jobs: step of its place at the last look}"""
         super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
         self.lease = KeptLease(lease, "the presenter", taken=self._leads, lost=self._stands_by)
         self._due: dict[str, float] = {}
@@ -226,6 +230,11 @@ class Presenter(Follower[ReadState]):
             for ref in queuestatus.surplus_queues(self.state):
                 self._touch(f"surplus/{ref.uid}", now)
         news.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
+        if news.nodes:
+            news.nodes = False
+            news.jobs.update(dict.fromkeys(desired.run_elsewhere(self.state, self._unfit)))
+        for path in news.queues:
+            news.jobs.update(dict.fromkeys(desired.moved_up(self.state, path, self._steps)))
         for uid in news.jobs:
             if scalegates.entries_due(self.state, uid):
                 self._touch(f"scale/{uid}", now)

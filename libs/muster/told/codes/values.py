@@ -206,6 +206,32 @@ class NoPlace(Struct, frozen=True):
     """namespace/name of the jobs that leave, or move to other nodes, to make room for this job."""
 
 
+class Unfit(Struct, frozen=True):
+    """No node, and no node of a declared pool, can run a pod of the job, even an empty node.
+
+    ``why``: no node has a resource at all (``absent``), or as much of it as one pod asks for (``large``); no node has
+    the labels that the pods require (``label``); no node has everything at once (``together``).
+    """
+
+    why: Literal["absent", "large", "label", "together"]
+    pod_set: str
+    pods: int
+    nodes: int
+    """How many nodes there are."""
+    asked: Vector = field(default_factory=dict)
+    """What one pod asks for: the resource in question, or all of them."""
+    most: int = 0
+    """The most that a node with the required labels has of the resource."""
+    narrowed: bool = False
+    """Some nodes lack the required labels."""
+    label: str = ""
+    """``KEY=VALUE`` that no node has; empty where a rule with several terms excludes every node."""
+    short: Shortfall | None = None
+    """The limit that the job exceeds as well, even if all quota is released."""
+    near: tuple[str, ...] = ()
+    """Names that exist: the resource spelled most alike, or all; values of the label."""
+
+
 class HasQuota(Struct, frozen=True):
     """The job has quota and is not admitted yet."""
 
@@ -264,6 +290,7 @@ Values = (
     | Short
     | ResumeRefused
     | NoPlace
+    | Unfit
     | HasQuota
     | Suspended
     | Start

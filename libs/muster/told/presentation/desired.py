@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -33,6 +34,7 @@ from muster.told.codes.codetable import CODES
 from muster.told.codes.values import NoPlace, NotQueued
 from muster.told.readmodel.readstate import ReadState, Record, Trouble, waits_since
 from muster.told.status.statuses import job_status
+from muster.told.status.unfit import unfit
 from muster.told.wording import explain, jobs, pods, problems, raywords, reasons
 from muster.told.wording.explain import Reason
 
@@ -96,6 +98,8 @@ class UnitState(Struct, frozen=True):
     admitted: bool
     passing: bool
     """The state ends as soon as the next stage has answered."""
+    place: str = ""
+    """About the place in the queue, as the end of a sentence; empty for a job that does not wait in a queue."""
 
 
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
@@ -117,7 +121,37 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
     elif charged and row.started:
         phase = "Dequeued"
     passing = phase == "Enqueued" and row.lasts == "moment"
-    return UnitState(phase, reason, charged and row.started, passing)
+    job, place = state.queues.jobs.get(uid), ""
+    if status.line.position and job is not None and not state.queues.is_blocking(job.queue):
+        near = nearly(state.queues.book.position(job.queue, job.place))
+        place = explain.nearly_in_place(*near, status.queue)
+    return UnitState(phase, reason, charged and row.started, passing, place)
+
+
+NEAR = 64
+"""Places in a queue beyond this are not told apart in a QueueUnit."""
+
+
+def nearly(position: int) -> tuple[int, int]:
+    """The first and the last of the places that a QueueUnit does not tell apart: 1, 2 to 4, 5 to 16, 17 to 64, more.
+
+    A QueueUnit is written when such a step changes, and at no other move: a start of one job in a queue of any length
+    moves four other jobs over a step. The last place of the last step is 0.
+    """
+    first, last = 1, 1
+    while position > last and last < NEAR:
+        first, last = last + 1, last * 4
+    return (first, last) if position <= last else (NEAR + 1, 0)
+
+
+def moved_up(state: ReadState, queue: str, before: dict[str, dict[str, int]]) -> list[str]:
+    """Uids of the jobs of a queue on another step than at the last look. ``before``: queue -> {uid: step}; updated."""
+    line = islice(state.queues.book.in_order(queue), NEAR)
+    now = {place.uid: nearly(index)[0] for index, (place, _) in enumerate(line, 1)}
+    last = before.pop(queue, {})
+    if now:
+        before[queue] = now
+    return [uid for uid in now | last if now.get(uid) != last.get(uid)]
 
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
@@ -142,11 +176,13 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         if unit.admitted
     )
     spec = _unit_spec(state, workload)
-    shown = digest((unit.phase, unit.reason.key, admissions, spec))
+    shown = digest((unit.phase, unit.reason.key, unit.place, admissions, spec))
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(unit.phase, shown_text(unit.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
+    status = QueueUnitStatus(
+        unit.phase, shown_text(f"{unit.reason.text}{unit.place}"), admissions, rfc3339(state.now // 1000 * 1000)
+    )
     labels, free = labels_and_texts(workload.labels)
     return DesiredObject(
         key=f"unit/{uid}",
@@ -236,6 +272,20 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
     return [place.uid for key in moved for place in shapes[key].waiting]
 
 
+def run_elsewhere(state: ReadState, before: dict[str, None]) -> list[str]:
+    """Uids of the waiting jobs that no node could run at the last look and can now, or the reverse.
+
+    ``before``: the jobs that no node could run; brought up to date.
+    """
+    queued = (uid for uid, job in state.queues.jobs.items() if job.status != "charged")
+    waiting = (uid for uid in (*queued, *state.queues.unplaced) if uid in state.queues.workloads)
+    now = {uid: None for uid in waiting if unfit(state.nodes, state.queues.workloads[uid]) is not None}
+    moved = [uid for uid in (*now, *before) if (uid in now) != (uid in before)]
+    before.clear()
+    before.update(now)
+    return moved
+
+
 def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
     """The workload and the patch with the queueing time. None when the time is stored or the job does not wait."""
     workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
@@ -289,14 +339,21 @@ def _was_refused(record: Record) -> bool:
 
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
-    """The Event for a job that runs without an admission, or with more than the grant: one Event for each amount."""
+    """The Event for a job that runs without an admission, or with more than the grant: one Event for each amount.
+
+    A job that ran when the cluster was first listed has no such Event: no user went around Muster then.
+    """
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     if workload is None or charge is None:
         return None
     record, told = state.records.get(uid), job_status(state, uid).charge
     if told is not None and told.beyond:
         reason = explain.beyond_grant(told.beyond, told.granted, charge.queue, told.back_at)
-    elif record is not None and record.adoption == "bypassed" and uid not in state.leaving:
+    elif (
+        record is not None
+        and uid not in state.leaving
+        and (record.adoption == "bypassed" or (record.adoption == "already_running" and record.came))
+    ):
         reason = jobs.reason(job_status(state, uid))
     else:
         return None

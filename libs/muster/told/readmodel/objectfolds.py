@@ -63,7 +63,6 @@ def head_heard(state: ReadState, _at: Position, event: RayDemandObserved) -> Non
 
 _Plain = (
     facts.QuotaTreeGone
-    | facts.NodePoolsGone
     | facts.NodesRequestObserved
     | facts.NodesRequestGone
     | facts.PriorityClassObserved
@@ -184,18 +183,27 @@ class ObjectFolds:
 
     def _node_observed(self, state: ReadState, _at: Position, event: facts.NodeObserved) -> None:
         self._mark.clear(state, event.node.ref.uid)
-        state.nodes.nodes[event.node.ref.uid] = event.node
+        if state.nodes.node(event.node):
+            self._mark.nodes()
 
     def _node_gone(self, state: ReadState, _at: Position, event: facts.NodeGone) -> None:
         self._mark.clear(state, event.ref.uid)
-        state.nodes.nodes.pop(event.ref.uid, None)
+        state.nodes.node_gone(event.ref.uid)
+        self._mark.nodes()
 
     def _node_pools(self, state: ReadState, _at: Position, event: facts.NodePoolsObserved) -> None:
+        state.nodes.pools[event.ref.uid] = tuple(pool for pool in event.pools if pool.refusal is None)
+        self._mark.nodes()
         refused = [pool.refusal for pool in event.pools if pool.refusal is not None]
         if refused:
             self._mark.trouble(state, event.ref, "pools_refused", refused, most=5)
         else:
             self._mark.clear(state, event.ref.uid)
+
+    def _node_pools_gone(self, state: ReadState, _at: Position, event: facts.NodePoolsGone) -> None:
+        self._mark.clear(state, event.ref.uid)
+        state.nodes.pools.pop(event.ref.uid, None)
+        self._mark.nodes()
 
     def _tree_rejected(self, state: ReadState, _at: Position, event: QuotaTreeRejected) -> None:
         self._mark.trouble(state, event.ref, "tree_rejected", event.violations)

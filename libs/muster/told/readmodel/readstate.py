@@ -39,6 +39,7 @@ from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.places import Shortage
 from muster.model.podtrouble import PodCode
+from muster.model.pools import NodePool
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 from muster.model.victims import Victim
@@ -73,6 +74,8 @@ class Record(Struct):
     phase: Phase = "seen"
     since: int = 0
     """When the phase began."""
+    came: bool = False
+    """The job was first seen after the cluster was listed."""
     owner: str = ""
     """The owner that the job names."""
     queue: str = ""
@@ -175,6 +178,36 @@ class NodesShown(Struct):
 
     nodes: dict[str, NodeState] = field(default_factory=dict)
     pods: dict[str, PodOnNode] = field(default_factory=dict)
+    offering: dict[str, dict[str, None]] = field(default_factory=dict)
+    """resource -> uids of the nodes that have some of it; under the empty name: all nodes"""
+    pools: dict[str, tuple[NodePool, ...]] = field(default_factory=dict)
+    """uid of an object that declares node pools -> the pools that count"""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node is listed by its resources."""
+        return len(self.offering.get("", {})) == len(self.nodes)
+
+    def node(self, node: NodeState) -> bool:
+        """Fold an observed node. Returns whether its amounts or labels differ from before."""
+        before = self.nodes.get(node.ref.uid)
+        if before is not None and (before.allocatable, before.labels) == (node.allocatable, node.labels):
+            self.nodes[node.ref.uid] = node
+            return False
+        self.node_gone(node.ref.uid)
+        self.nodes[node.ref.uid] = node
+        for name in ("", *(name for name, amount in node.allocatable.items() if amount > 0)):
+            self.offering.setdefault(name, {})[node.ref.uid] = None
+        return True
+
+    def node_gone(self, uid: str) -> None:
+        """Forget a node."""
+        if self.nodes.pop(uid, None) is None:
+            return
+        for name in [name for name, uids in self.offering.items() if uid in uids]:
+            del self.offering[name][uid]
+            if not self.offering[name]:
+                del self.offering[name]
 
     def pod(self, pod: PodState) -> None:
         """Fold an observed pod."""
@@ -410,8 +443,8 @@ def record_of(state: ReadState, ref: Ref) -> Record:
     """The record of a job, made when there is none."""
     record = state.records.get(ref.uid)
     if record is None:
-        record = Record(ref, since=state.now)
-        if is_job(ref.kind):  # Pods of no job are charged, and are no jobs.
+        record = Record(ref, since=state.now, came=state.synced)
+        if is_job(ref.kind):  # Pods of no job are charged too, and not listed.
             state.records[ref.uid] = record
     return record
 

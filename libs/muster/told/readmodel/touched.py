@@ -24,6 +24,8 @@ class Touched(Struct):
     troubles: dict[str, None] = field(default_factory=dict)
     gangs: dict[str, None] = field(default_factory=dict)
     tree: bool = False
+    nodes: bool = False
+    """Nodes, or node pools, offer other amounts or labels."""
     surplus: bool = False
     """Queue objects may be there whose path is not."""
     gone: dict[str, None] = field(default_factory=dict)
@@ -55,6 +57,10 @@ class Marker:
     def tree(self) -> None:
         if self._touched is not None:
             self._touched.tree = True
+
+    def nodes(self) -> None:
+        if self._touched is not None:
+            self._touched.nodes = True
 
     def surplus(self) -> None:
         if self._touched is not None:

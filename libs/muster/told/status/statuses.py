@@ -65,6 +65,7 @@ from muster.told.readmodel.gangsshown import GangShown
 from muster.told.readmodel.jobfolds import phase_of, running
 from muster.told.readmodel.readstate import ReadState, Record, refused_by, waits_since
 from muster.told.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
+from muster.told.status.unfit import unfit
 
 # --- job --------------------------------------------------------------------------------------------------------------
 
@@ -226,10 +227,13 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
     """The job has found no place on the nodes; a limit may have fallen below the request since."""
+    line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
+    facets: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
     final = _final(state, waits.queue, state.queues.demand_of(state.queues.workloads[uid]))
+    never = unfit(state.nodes, state.queues.workloads[uid])
+    if never is not None:
+        return _status(state, uid, "FitsNoNode", replace(never, short=final), **facets)
     if final is not None:
-        line = replace(_line(state, uid, waits.queue, waits.place), length=state.queues.book.length(waits.queue) + 1)
-        facets: dict[str, Any] = {"queue": waits.queue, "since": waits.queued_at, "line": line}
         return _status(state, uid, refusal_code(final), Short(final), **facets)
     kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
     none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
@@ -262,8 +266,8 @@ def _unlisted(state: ReadState) -> Unlisted:
 
 
 def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """The job is in a queue. First a request that can never fit, then the waits of the whole queue, then the job's
-    refusal.
+    """The job is in a queue. First pods that no node can run and a request that can never fit, then the waits of the
+    whole queue, then the job's refusal.
     """
     job = state.queues.jobs.get(uid)
     if job is None:
@@ -272,6 +276,9 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
     status = _in_line(state, job)
     final = _final(state, job.queue, job.demand)
+    never = unfit(state.nodes, state.queues.workloads[uid]) if state.synced else None
+    if never is not None:
+        return _status(state, uid, "FitsNoNode", replace(never, short=final), **status)
     if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None

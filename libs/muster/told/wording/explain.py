@@ -263,6 +263,12 @@ def in_place(text: str, place: int, length: int, queue: str) -> str:
     return f"{text}; position {place} of {length} in queue {queue}"
 
 
+def nearly_in_place(first: int, last: int, queue: str) -> str:
+    """About the place of a job in its queue, as the end of a sentence. ``last``: 0 for all places from ``first`` on."""
+    place = str(first) if first == last else f"{first} to {last}" if last else f"{first} or later"
+    return f"; position {place} in queue {queue}"
+
+
 def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
     """The jobs that took the quota of a waiting job meanwhile."""
     more = f", and {count - len(shown)} before them" if count > len(shown) else ""

@@ -14,6 +14,7 @@ from muster.core.workloads.registry import child_of
 from muster.events.reasons import AdoptionReason
 from muster.model.api import PODS
 from muster.model.demand import Shortfall
+from muster.model.placing import GPU
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few, span
 from muster.told.codes.values import (
@@ -33,6 +34,7 @@ from muster.told.codes.values import (
     Short,
     Start,
     Suspended,
+    Unfit,
     Unlisted,
     Untried,
     Wanting,
@@ -63,6 +65,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.paused(status.queue, by, message)
         case Short() as short:
             return _short(status, short)
+        case Unfit() as never:
+            return nodewords.unfit(never)
         case ResumeRefused() as retry:
             return explain.resume_failed(retry.problem, rfc3339(retry.until))
         case NoPlace() as lacking if status.code == "AwaitingNodes":
@@ -101,6 +105,20 @@ def with_size(shown: Reason, status: JobStatus) -> Reason:
         return shown
     more = raywords.denied(scaling.denied)
     return Reason(shown.code, f"{shown.key}; {more}", f"{shown.text}; {more}")
+
+
+def headline(status: JobStatus) -> str:
+    """One short sentence, without a full stop: jobs that wait for the same amount of the same limit read alike."""
+    if not isinstance(status.values, Short) or status.code != "InsufficientQuota":
+        return reason(status).text.partition(". ")[0]
+    wanting = Wanting(status.values.refusal)
+    short, name = wanting.refusal, wanting.refusal.resource
+    unit = "GPUs" if name == GPU else name
+    where = f" of {terms(short.path).where}" if "/" in short.path else ""
+    asked, limit, free = (format_quantity(amount, name) for amount in (short.asked, short.limit, wanting.free))
+    if wanting.free or short.held or short.kept:
+        return f"{free} of {limit} {unit}{where} are free; it needs {asked}"
+    return f"All {limit} {unit}{where} are in use; it needs {asked}"
 
 
 def _short(status: JobStatus, short: Short) -> Reason:
@@ -161,6 +179,8 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{more}"
         case Short(refusal, idles=Idles() as idles):
             return f"{_waits(status, now)}. {reason(status).text}{explain.idled(refusal.resource, idles)}{more}"
+        case Unfit():
+            return f"{reason(status).text}. {_waits(status, now)}"
         case Pause() | Short():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
         case ResumeRefused(failures=failures):
@@ -186,7 +206,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
         case Over() as over:
-            how = f"It {_ENDED.get(over.outcome, over.outcome)}{_detail(status)}"
+            how = f"It {_ENDED.get(over.outcome, over.outcome)}{_more(status, over)}"
             return _ending(status, how, over.remains) if status.charge is not None else f"{how}. It holds no quota"
 
 
@@ -265,14 +285,21 @@ _ENDED = {"": "ended", "invalid": "is invalid"}
 """The verb of an outcome that is not a verb."""
 
 
-def _detail(status: JobStatus) -> str:
-    return f" ({explain.end_of(status.detail)})" if status.detail else ""
+_SAME = {"failed": ("failed",), "succeeded": ("succeeded", "complete", "completed")}
+"""The kind's own words, in small letters, that say no more than the outcome."""
+
+
+def _more(status: JobStatus, over: Over) -> str:
+    """The kind's own word for the end, where it says more than the outcome."""
+    if not status.detail or status.detail.lower() in _SAME.get(over.outcome, ()):
+        return ""
+    return f" ({explain.end_of(status.detail)})"
 
 
 def _gone(status: JobStatus, over: Over) -> str:
     match over.ended:
         case "finished":
-            return f"It finished and was deleted: {over.outcome or 'over'}{_detail(status)}"
+            return f"It finished and was deleted: {over.outcome or 'over'}{_more(status, over)}"
         case "left":
             left = f"It was deleted, and had never been admitted: it left queue {status.queue}"
             return left + _why_before(over.reason, reasons.DEQUEUED)

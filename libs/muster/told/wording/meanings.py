@@ -51,6 +51,11 @@ MEANINGS: dict[JobCode, Meaning] = {
         "The policy of its queue is `Block`: no job passes the head, and other jobs are ahead of it.",
         "`muster why JOB` names them: start with the first: hold it, delete it, or choose the policy `Round`.",
     ),
+    "FitsNoNode": Meaning(
+        "No node there is can run one of its pods, even an empty node: a resource that no node has, more than the "
+        "largest node has, or labels that no node has.",
+        "Correct the name, lower the request of a pod, or add such nodes, as the message says.",
+    ),
     "InsufficientQuota": Meaning(
         "The quota that is named has no room for it now.",
         "Wait for jobs to end, or raise the max; `muster why JOB` names the jobs that hold the quota.",

@@ -21,11 +21,11 @@ from muster.model.gang import PodGroup, Verdict
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal
 from muster.model.problem import FieldProblem, problem
-from muster.model.resources import format_vector
+from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few
 from muster.model.victims import Victim
 from muster.told.codes.happenings import Happening
-from muster.told.codes.values import Counted, GangStatus, NodesKept
+from muster.told.codes.values import Counted, GangStatus, NodesKept, Unfit
 from muster.told.wording import explain, problems, raywords, reasons
 from muster.told.wording.explain import Reason, terms
 
@@ -124,24 +124,47 @@ def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
     return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
 
 
+def unfit(never: Unfit) -> Reason:
+    """The words for a job with a pod that no node can run, even an empty node."""
+    whose = f"one of its {counted(never.pods, 'pod')}" if never.pods > 1 else "its pod"
+    asks, near = format_vector(never.asked), ", ".join(never.near)
+    nodes = counted(never.nodes, "node")
+    match never.why:
+        case "absent":
+            text = f"None of {nodes} has {next(iter(never.asked))}, and {whose} asks for {asks}"
+            way = f"Correct the name (nodes have {near}), or add nodes that have it"
+        case "large":
+            (resource, _), some = next(iter(never.asked.items())), " with the labels that it requires" * never.narrowed
+            most = format_quantity(never.most, resource)
+            text = f"{whose.capitalize()} asks for {asks}, and the largest of {nodes}{some} has {most}"
+            way = "Ask for less in each pod, or add larger nodes"
+        case "label":
+            label = never.label or "the labels that its affinity requires"
+            text = (
+                f"None of {nodes} has {label}, and {whose} requires it"
+                if never.label
+                else (f"None of {nodes} has {label}")
+            )
+            has = f" (nodes have {near})" if near and never.label else ""
+            way = f"Correct the node selector{has}, or add such nodes"
+        case "together":
+            text = f"None of {nodes} has all that {whose} asks for: {asks}"
+            way = "Ask for less in each pod, or add larger nodes"
+    beyond = explain.waiting_for_quota(never.short) if never.short is not None else None
+    key, more = (f":{beyond.key}", f". {beyond.text}") if beyond is not None else ("", "")
+    words = f"{text}. No node there is can run it. {way}{more}"
+    return Reason("FitsNoNode", f"unfit:{never.pod_set}:{text}{key}", words)
+
+
 def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     """The words for a gang that released its quota for lack of places."""
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
-    again = "it is tried again when the nodes have room for it"
-    if short is not None and not short.fitted and short.obstacles and _lasts(short):
-        again = "no node there is can ever take one of its pods: change their requests or node selectors, or add nodes"
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
-        f"The gang has no places for all of its pods: {text}. Its quota is released; {again}",
+        f"The gang has no places for all of its pods: {text}. Its quota is released; it is tried again when the nodes "
+        "have room for it",
     )
-
-
-def _lasts(short: Shortage) -> bool:
-    """Whether even an empty node refuses the pods. Taints do not count: a taint comes and goes with the pressure on a
-    node.
-    """
-    return all(obstacle.code in ("too_small", "node_affinity") for obstacle in short.obstacles)
 
 
 def half_bound(pods: Counted, minimum: int) -> str:

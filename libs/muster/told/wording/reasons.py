@@ -169,7 +169,7 @@ total({"": None, **_DETAILS}, RefusalDetail, f"{FILE} (_DETAILS)")
 
 
 ADOPTED: dict[AdoptionReason, str] = {
-    "already_running": "it ran before it was first seen; it is charged, and not touched",
+    "already_running": "it was not suspended when it was first seen; it is charged, and not touched",
     "bypassed": "another client started it; it is charged, and suspended only where the tree says "
     "muster.dev/overuse-timeout",
     "reserved": "it is a pod of no job; its quota has room, and it is placed",

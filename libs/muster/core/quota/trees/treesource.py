@@ -10,6 +10,7 @@ author meant.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ from muster.model.resources import (
     add_into,
     is_resource_name,
     parse_quantity,
+    texts,
 )
 from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
 from muster.model.text import shorten
@@ -79,6 +81,25 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
     return tree, violations
+
+
+def as_written(tree: QuotaTree) -> TreeNodeSpec:
+    """The tree as an object would have it: what is supposed of a tree in force passes :func:`read_tree` again."""
+    nodes = {node.path: node for node in tree.nodes}
+
+    def spec(path: str) -> TreeNodeSpec:
+        node = nodes[path]
+        weight = json.dumps(texts(node.weight)) if node.weight else ""
+        return TreeNodeSpec(
+            name=node.name,
+            min=texts(node.guaranteed),
+            max=texts(node.limit),
+            namespaces=node.namespaces,
+            attributes={WEIGHTS[0]: weight} if weight else {},
+            children=tuple(spec(child) for child in node.children),
+        )
+
+    return spec(tree.root)
 
 
 class _TreeReader:
