@@ -17,7 +17,7 @@ from muster.runtime.config import PREFIX
 from muster.told.codes.codetable import CODES, POD_CODES
 from muster.told.wording.meanings import MEANINGS
 from muster.told.wording.pods import WORDS, matter
-from muster_cli import exits
+from muster_cli import completing, exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
 from muster_cli.registry import COMMANDS, GROUPS
@@ -180,8 +180,8 @@ def _takes(kind: object) -> str:
 def main() -> int:
     check = "--check" in sys.argv[1:]
     stale = []
-    for name, text in pages().items():
-        path = FOLDER / name
+    made = {FOLDER / name: text for name, text in pages().items()} | {completing.TABLE: completing.table()}
+    for path, text in made.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(str(path))
