@@ -59,6 +59,7 @@ async def admitted(plane: ControlPlane, *made: Object) -> AsyncIterator[list[Obj
 
 HEAD, GROUP = "/spec/headGroupSpec/template/spec", "/spec/workerGroupSpecs/0"
 CONFIG = "/spec/rayClusterConfig"
+ROLES = "/spec/replicatedJobs"
 SIDECAR = {"name": "beside", "image": "none", "resources": {"requests": BIG}}
 GROWTH: dict[str, list[list[tuple[str, str, object]]]] = {
     "RayCluster": [
@@ -118,6 +119,26 @@ GROWTH: dict[str, list[list[tuple[str, str, object]]]] = {
     ],
     "TFJob": [[("add", "/spec/tfReplicaSpecs/Evaluator", {"replicas": 9, "template": jobs.template()})]],
     "MPIJob": [[("add", "/spec/slotsPerWorker", 40)], [("replace", "/spec/mpiReplicaSpecs/Worker/replicas", 40)]],
+    "XGBoostJob": [[("replace", "/spec/xgbReplicaSpecs/Worker/replicas", 40)]],
+    "JAXJob": [[("replace", "/spec/jaxReplicaSpecs/Worker/template/spec/containers/0/resources", {"requests": BIG})]],
+    "PaddleJob": [[("replace", "/spec/paddleReplicaSpecs/Worker/replicas", 40)]],
+    "JobSet": [
+        [("replace", f"{ROLES}/1/replicas", 40)],
+        [("replace", f"{ROLES}/1/template/spec/parallelism", 40)],
+        [("add", f"{ROLES}/-", {"name": "more", "replicas": 9, "template": {"spec": {"template": jobs.template()}}})],
+        [("replace", f"{ROLES}/0/template/spec/template/spec/containers/0/resources", {"requests": BIG})],
+        [("add", "/spec/failurePolicy", {"maxRestarts": 40})],
+    ],
+    "TrainJob": [
+        [("replace", "/spec/trainer/numNodes", 40)],
+        [("replace", "/spec/trainer/resourcesPerNode", {"requests": BIG})],
+        [("replace", "/spec/runtimeRef", {"name": "bigger"})],
+    ],
+    "AppWrapper": [
+        [("replace", "/spec/components/0/template/spec/parallelism", 40)],
+        [("add", "/spec/components/-", {"template": jobs.job("more", MANAGED, suspend=False)})],
+    ],
+    "Workflow": [[("add", "/spec/parallelism", 40)], [("replace", "/spec/entrypoint", "other")]],
 }
 """{kind: what would let more run}"""
 FALLS: dict[str, list[list[tuple[str, str, object]]]] = {
@@ -136,6 +157,13 @@ FALLS: dict[str, list[list[tuple[str, str, object]]]] = {
     "PyTorchJob": [[("add", "/spec/runPolicy/ttlSecondsAfterFinished", 60)]],
     "TFJob": [[("add", "/spec/runPolicy/backoffLimit", 2)]],
     "MPIJob": [[("add", "/spec/runPolicy/cleanPodPolicy", "All")]],
+    "XGBoostJob": [[("add", "/spec/runPolicy/activeDeadlineSeconds", 60)]],
+    "JAXJob": [[("add", "/spec/runPolicy/backoffLimit", 2)]],
+    "PaddleJob": [[("add", "/spec/runPolicy/ttlSecondsAfterFinished", 60)]],
+    "JobSet": [[("add", "/spec/ttlSecondsAfterFinished", 60)]],
+    "TrainJob": [[("add", "/spec/activeDeadlineSeconds", 60)]],
+    "AppWrapper": [],
+    "Workflow": [[("add", "/spec/shutdown", "Stop")]],
 }
 """{kind: what a tenant may do to it while it runs}"""
 

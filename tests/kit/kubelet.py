@@ -361,21 +361,19 @@ class Kubelet:
             return found
         if "secret" in volume:
             said = volume["secret"]
-            data = (await self._until_there("Secret", said.get("secretName") or said["name"], namespace)).get(
-                "data"
-            ) or {}
+            data = await self._data("Secret", said.get("secretName") or said["name"], namespace, said)
             read = {name: base64.b64decode(text) for name, text in data.items()}
         elif "configMap" in volume:
             said = volume["configMap"]
-            data = (await self._until_there("ConfigMap", said["name"], namespace)).get("data") or {}
+            data = await self._data("ConfigMap", said["name"], namespace, said)
             read = {name: text.encode() for name, text in data.items()}
         else:
             return {}
-        wanted = said.get("items")
-        return {each["path"]: read[each["key"]] for each in wanted} if wanted else read
+        kept = [each for each in said.get("items") or () if each["key"] in read or not said.get("optional")]
+        return {each["path"]: read[each["key"]] for each in kept} if said.get("items") else read
 
-    async def _until_there(self, kind: str, name: str, namespace: str) -> Object:
-        """As the real one waits for what a volume names."""
-        while (found := await self.kube.find("v1", kind, name, namespace)) is None:
+    async def _data(self, kind: str, name: str, namespace: str, source: Object) -> dict[str, str]:
+        """What a volume names. The real one waits until it is there; an optional volume without it is empty."""
+        while (found := await self.kube.find("v1", kind, name, namespace)) is None and not source.get("optional"):
             await asyncio.sleep(POLL_S)
-        return found
+        return (found or {}).get("data") or {}

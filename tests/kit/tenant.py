@@ -246,12 +246,16 @@ def total(found: Object) -> Amounts:
         return times(of_pod(spec["template"]["spec"]), count)
     replicas = next((each for key, each in spec.items() if key.endswith("ReplicaSpecs")), None)
     if replicas is None:  # Of kinds that say what they need in words of their own every change counts.
-        return {f"{key}: {said!r}": Decimal(1) for key, said in spec.items() if key not in ("suspend", HARMLESS)}
+        return {f"{key}: {said!r}": Decimal(1) for key, said in spec.items() if key != "suspend" and key not in HARMLESS}
     pods = [times(of_pod(each["template"]["spec"]), each.get("replicas", 1)) for each in replicas.values()]
     return plus(*pods, {"elastic": Decimal(bool(spec.get("elasticPolicy")))})
 
 
-HARMLESS = "timeToLiveSeconds"
+HARMLESS = (
+    *("timeToLiveSeconds", "ttlSecondsAfterFinished", "activeDeadlineSeconds"),
+    *("ttlStrategy", "podGC", "shutdown"),
+)
+"""Fields of such kinds that let nothing more run."""
 STEERS = ("nodeName", "schedulerName", "schedulingGates", "priorityClassName", "priority")
 
 

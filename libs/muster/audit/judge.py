@@ -67,14 +67,9 @@ RIGHTS: Mapping[str, Rights] = dict(_rights())
 """{stage.shard: allowed events}; besides these only shards of kinds that a ConfigMap defines exist."""
 
 _DEFINED = re.compile(r"watcher\.[a-z][a-z0-9]{0,62}")
-"""The shard of such a kind, by its resource. A message alone says not whether the kind was defined; the users of NATS
-may publish on subjects that are named, and on no other (deploy/nats/accounts.conf)."""
+"""The shard of such a kind, by its resource: it begins with its leader. A message alone says not whether the kind was
+defined; the users of NATS may publish on subjects that are named, and on no other (deploy/nats/accounts.conf)."""
 _OF_DEFINED = RIGHTS["watcher.rayjobs"]
-
-
-def rights_of(seat: str) -> Rights | None:
-    """The events that a seat may append; None for a seat that cannot exist."""
-    return RIGHTS.get(seat) or (_OF_DEFINED if _DEFINED.fullmatch(seat) else None)
 
 
 def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = "") -> Stored:
@@ -108,12 +103,17 @@ def overtakes(other: Stored, mine: Commit) -> bool:
     """
     if other.void:
         return False
-    begins = any(isinstance(event, LeaderStarted) for event in other.commit.events)
-    return begins or not mine.epoch or other.commit.epoch == mine.epoch
+    return _begins(other.commit) or not mine.epoch or other.commit.epoch == mine.epoch
+
+
+def _begins(commit: Commit) -> bool:
+    return any(isinstance(event, LeaderStarted) for event in commit.events)
 
 
 def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
-    rights = rights_of(seat)
+    rights = RIGHTS.get(seat)
+    if rights is None and (commit.epoch or _begins(commit)) and _DEFINED.fullmatch(seat):
+        rights = _OF_DEFINED
     if rights is None:
         return problem("", "no_such_seat", seat=seat)
     if f"{commit.stage}.{commit.shard}" != seat:

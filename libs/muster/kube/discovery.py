@@ -74,7 +74,7 @@ async def has_status_subresource(transport: ApiTransport, resource: ApiResource)
 async def server_version(transport: ApiTransport) -> ServerVersion:
     """The version of the server that answered; a rolling upgrade may show others a moment later."""
     answer = await transport.request("GET", "/version")
-    version = _decode(answer, _Version)
+    version = decode_answer(answer, _Version)
     return ServerVersion(_number(version.major), _number(version.minor), version.git_version)
 
 
@@ -109,7 +109,7 @@ async def can_i(
     }
     path = REVIEWS_OF_OTHERS if user else ACCESS_REVIEWS
     answer = await transport.request("POST", path, body=msgspec.json.encode(review))
-    status = _decode(answer, _Review).status
+    status = decode_answer(answer, _Review).status
     return Access(status.allowed, status.reason or status.evaluation_error)
 
 
@@ -118,10 +118,11 @@ async def _names(transport: ApiTransport, resource: ApiResource) -> set[str]:
     answer = await transport.request("GET", resource.root)
     if answer.status == 404:
         return set()
-    return {entry.name for entry in _decode(answer, _ResourceList).resources or []}
+    return {entry.name for entry in decode_answer(answer, _ResourceList).resources or []}
 
 
-def _decode(answer: ApiResponse, kind: type[T]) -> T:
+def decode_answer(answer: ApiResponse, kind: type[T]) -> T:
+    """The body of an answer. Raises ApiStatusError for a refusal, and for a body of another shape."""
     if not answer.ok:
         status = decode_status(answer.body)
         message = status.message or answer.body[:200].decode(errors="replace")

@@ -1,77 +1,90 @@
-"""Which served kinds have a field for suspension, from the schemas that the API server publishes.
-
-Read with the rights of every account (``system:discovery``). Kubernetes' own groups are left out: Jobs and CronJobs
-have the field, and both are known.
-"""
+"""Which kinds have a field for suspension, by their CustomResourceDefinitions; Kubernetes' own kinds are known."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
-from muster.model.api import ApiResource
-from muster.ports import ApiStatusError, ApiTransport
+from muster.kube.discovery import decode_answer
+from muster.model.api import CRDS, ApiResource
+from muster.ports import ApiTransport
 
-FIELDS = ("suspend", "runPolicy.suspend")
-"""Fields of the spec that are true for waiting objects: by the convention of Kubernetes, and of Kubeflow."""
-_SCHEDULES = ("schedule", "jobTemplate")
+FIELDS = ("spec.suspend", "spec.runPolicy.suspend")
+"""Fields that are true for waiting objects: by the convention of Kubernetes, and of Kubeflow."""
+_SCHEDULES = ("schedule", "schedules", "jobTemplate")
 """Fields of a schedule: its suspension makes no job wait."""
+_PODS = (b'"containers":', b'"template":', b'"templates":')
+"""Fields of what makes pods: others are suspended too, such as the deliveries of Flux."""
+
+NOTHING = Raw(b"{}")
+
+
+class _Schema(Struct, rename={"open": "x-kubernetes-preserve-unknown-fields"}):
+    type: str = ""
+    properties: dict[str, Raw] = {}
+    open: bool = False
+
+
+class _Version(Struct):
+    name: str
+    served: bool = False
+    schema: dict[str, Raw] = {}
+
+
+class _Names(Struct):
+    plural: str
+    kind: str
+
+
+class _Spec(Struct):
+    group: str
+    names: _Names
+    versions: list[_Version] = []
+
+
+class _Definition(Struct):
+    spec: _Spec
+
+
+class _Definitions(Struct):
+    items: list[_Definition] = []
 
 
 async def suspendable(transport: ApiTransport, known: Collection[ApiResource]) -> list[tuple[ApiResource, str]]:
-    """(resource, field for suspension) of each served kind besides ``known``, in the order of the names.
+    """(resource, field for suspension) of each served kind of jobs besides ``known``, in the order of the names.
 
     Raises ApiStatusError and ApiUnreachableError.
     """
-    index = await _get(transport, "/openapi/v3")
+    answer = await transport.request("GET", CRDS.path(), timeout_s=30.0)
     own = {(resource.group, resource.kind) for resource in known}
     unread: dict[tuple[str, str], tuple[ApiResource, str]] = {}
-    for path in sorted(index.get("paths") or {}):
-        _, _, rest = path.partition("apis/")
-        group, _, version = rest.partition("/")
-        if not version or "." not in group or (group.endswith(".k8s.io") and "x-k8s.io" not in group):
-            continue
-        kinds = dict(_with_field(await _get(transport, f"/openapi/v3/{path}"), group))
-        kinds = {kind: at for kind, at in kinds.items() if (group, kind) not in own}
-        if not kinds:
-            continue
-        listed = await _get(transport, f"/{path}")
-        for entry in listed.get("resources") or ():
-            kind, name = entry.get("kind", ""), entry.get("name", "")
-            if kind in kinds and "/" not in name:
-                unread.setdefault((group, kind), (ApiResource(group, version, name, kind), kinds[kind]))
+    for definition in decode_answer(answer, _Definitions).items:
+        row = definition.spec
+        for version in row.versions if (row.group, row.names.kind) not in own else ():
+            resource = ApiResource(row.group, version.name, row.names.plural, row.names.kind)
+            for at in _fields(version.schema.get("openAPIV3Schema", NOTHING)) if version.served else ():
+                unread.setdefault((row.group, row.names.kind), (resource, at))
     return [unread[key] for key in sorted(unread)]
 
 
-def _with_field(document: dict[str, Any], group: str) -> Iterator[tuple[str, str]]:
-    schemas = (document.get("components") or {}).get("schemas") or {}
-    for schema in schemas.values():
-        named = [
-            version for version in schema.get("x-kubernetes-group-version-kind") or () if version.get("group") == group
-        ]
-        spec = _fields(_fields(schema).get("spec") or {})
-        if not named or any(name in spec for name in _SCHEDULES):
-            continue
-        for field in FIELDS:
-            at: dict[str, Any] = {"properties": spec}
-            for step in field.split("."):
-                at = _fields(at).get(step) or {}
-            if at.get("type") == "boolean":
-                yield named[0]["kind"], f"spec.{field}"
-                break
+def _fields(schema: Raw) -> Iterator[str]:
+    """The fields for suspension of a kind that makes pods."""
+    spec = _at(schema, "spec")
+    inner = _decoded(spec)
+    if any(name in inner.properties for name in _SCHEDULES) or not (
+        inner.open or any(word in bytes(spec) for word in _PODS)
+    ):
+        return
+    yield from (at for at in FIELDS if _decoded(_at(schema, *at.split("."))).type == "boolean")
 
 
-def _fields(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema.get("properties") or {}
+def _at(schema: Raw, *path: str) -> Raw:
+    for step in path:
+        schema = _decoded(schema).properties.get(step, NOTHING)
+    return schema
 
 
-async def _get(transport: ApiTransport, path: str) -> dict[str, Any]:
-    answer = await transport.request("GET", path, timeout_s=30.0)
-    if answer.status == 404:
-        return {}
-    if not answer.ok:
-        raise ApiStatusError(answer.status, answer.body[:200].decode(errors="replace"))
-    body = msgspec.json.decode(answer.body)
-    return body if isinstance(body, dict) else {}
+def _decoded(schema: Raw) -> _Schema:
+    return msgspec.json.decode(schema, type=_Schema)

@@ -45,14 +45,12 @@ class Measuring:
         for runner in process.runners:
             key = labels(stage=getattr(runner, "name", runner.stage.name), shard=runner.shard)
             yield "muster_stage_lag_seconds", key, age_s(now, runner.unfolded_since)
-            yield "muster_stage_sequence", key, runner.state.seq
         for keeper in process.keepers:
             for trouble in keeper.guard.troubles if keeper.guard is not None else ():
                 yield "muster_nats_trouble", labels(server=trouble.server, cause=trouble.cause), 1
         for publisher in process.publishers:
             key = labels(stage="publisher", shard="0")
             yield "muster_stage_lag_seconds", key, age_s(now, publisher.unfolded_since)
-            yield "muster_stage_sequence", key, publisher.state.seq
             if publisher.lease.held and publisher.caught_up:
                 from muster.told.views.measures import (
                     devices,

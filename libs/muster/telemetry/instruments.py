@@ -46,7 +46,6 @@ GAUGES: dict[str, str] = {
     "muster_build_info": "1, by version",
     "muster_leader": "1 while this process leads, 0 while it does not, by stage and shard",
     "muster_stage_lag_seconds": "Age of the oldest commit that was read and not folded yet, by stage and shard",
-    "muster_stage_sequence": "Last sequence folded, by stage and shard",
     "muster_snapshot_sequence": "Sequence of the last snapshot kept, by stage and shard",
     "muster_log_fill_percent": "How full the log is; at 95 nothing new is admitted",
     "muster_nats_trouble": "1 while the keeper finds it of a server of NATS, by server (empty: of all) and cause",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from muster.kube.discovery import Access, ServerVersion, can_i, has_status_subresource, served, server_version
-from muster.model.api import PODS, QUEUES, RAYJOBS, ApiResource
+from muster.kube.suspendable import suspendable
+from muster.model.api import CRDS, PODS, QUEUES, RAYJOBS, TFJOBS, ApiResource
 from muster.ports import ApiResponse, ApiStatusError
 
 
@@ -31,7 +32,7 @@ class Answers:
         if body is not None:
             self.bodies.append(json.loads(body))
         status, found = self.answers.get((method, path), (404, "404 page not found"))
-        return ApiResponse(status, found.encode() if isinstance(found, str) else json.dumps(found).encode())
+        return ApiResponse(status, found.encode() if isinstance(found, str) else json.dumps(found, separators=(",", ":")).encode())
 
     def watch(self, path: str, *, query: Mapping[str, str], idle_limit_s: float) -> AsyncIterator[bytes]:
         raise NotImplementedError
@@ -80,3 +81,38 @@ async def test_access_is_asked_for_as_it_will_be_used() -> None:
         "namespace": "team",
         "name": "",
     }
+
+
+FLAG, PLAIN = {"type": "boolean"}, {"type": "object"}
+
+
+def kind(name: str, group: str, served: bool = True, **spec: object) -> Any:
+    """The definition of a kind whose spec has these fields."""
+    schema = {"properties": {"spec": {"type": "object", "properties": spec}}}
+    version = {"name": "v1", "served": served, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": f"{name.lower()}s", "kind": name}
+    return {"spec": {"group": group, "names": names, "versions": [version]}}
+
+
+async def test_kinds_of_jobs_that_can_be_suspended_are_known_by_their_definitions() -> None:
+    policy = {"properties": {"suspend": FLAG}}
+    pods = {"additionalProperties": {"properties": {"template": PLAIN}}}
+    opened = kind("Gadget", "example.com", suspend=FLAG)
+    opened["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+        "x-kubernetes-preserve-unknown-fields"
+    ] = True
+    definitions = [
+        kind("TFJob", "kubeflow.org", runPolicy=policy, tfReplicaSpecs=pods),
+        kind("MXJob", "kubeflow.org", runPolicy=policy, mxReplicaSpecs=pods),
+        kind("Sample", "numaflow.io", suspend=FLAG, pod={"properties": {"containers": PLAIN}}),
+        kind("Former", "numaflow.io", served=False, suspend=FLAG, template=PLAIN),
+        kind("Named", "numaflow.io", suspend={"type": "string"}, template=PLAIN),
+        kind("CronWorkflow", "argoproj.io", suspend=FLAG, schedules=PLAIN, template=PLAIN),
+        kind("Kustomization", "kustomize.toolkit.fluxcd.io", suspend=FLAG, interval=PLAIN),
+        opened,
+    ]
+    api = Answers({("GET", CRDS.path()): (200, {"items": definitions})})
+    named = [(resource.kind, at) for resource, at in await suspendable(api, [TFJOBS])]
+    assert named == [("Gadget", "spec.suspend"), ("MXJob", "spec.runPolicy.suspend"), ("Sample", "spec.suspend")]
+    with pytest.raises(ApiStatusError):
+        await suspendable(Answers({("GET", CRDS.path()): (403, {"message": "no"})}), [])
