@@ -1,11 +1,20 @@
-"""The docstrings of a struct's fields in the source: the text below each field, for generated pages and schemas."""
+"""The docstrings of a struct's fields in the source: the text below each field, for generated pages and schemas.
+
+:func:`settings` is the table of the settings: of the page docs/reference/configuration.md, and of the chart.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import textwrap
+import typing
 from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from muster.runtime.config import Config
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -40,3 +49,28 @@ def _text(node: ast.stmt) -> str:
 def summary(cls: type) -> str:
     """The first paragraph of a class's docstring, in one line."""
     return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+
+
+class Setting(NamedTuple):
+    """A setting of the services."""
+
+    name: str
+    """In lower case, without MUSTER_."""
+    default: Any
+    type: Any
+    text: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of a value."""
+        choices = typing.get_args(self.type)
+        names = {bool: "boolean", int: "integer", str: "string"}
+        return {"enum": [*choices]} if choices else {"type": names[self.type]}
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the order of the struct."""
+    told = attribute_docs(Config)
+    return [
+        Setting(item.name, item.default, item.type, told.get(item.name, "")) for item in msgspec.structs.fields(Config)
+    ]

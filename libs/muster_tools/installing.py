@@ -46,7 +46,7 @@ COMMANDS: dict[str, list[str]] = {
 }
 """{process, by its NATS user: command of the container}"""
 SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")
-RAY_READER = "autoscaler_bridge"
+RAY_READER, ACTUATOR = "autoscaler_bridge", "actuator"
 PORT, GATEWAY, GATEWAY_PORT = 8080, "gateway", 8800
 CPU, MEMORY_MI = {"requests": "100m", "limits": "2"}, {"requests": 256, "limits": 1024}
 STATE_MI = {"requests": 64, "limits": 512}
@@ -262,6 +262,8 @@ def _environment(user: str, port: int = 0) -> list[Object]:
         plain |= {"MUSTER_LOG_ARCHIVE": f"/{ARCHIVE}"}
     if _reads_kinds(user):
         plain |= {"MUSTER_KINDS_FOLDER": KINDS_FOLDER}
+    if ACTUATOR in members(user):
+        plain |= {"MUSTER_GPU_RESERVATION_IMAGE": IMAGE}
     if GATEWAY in members(user):
         plain |= {"MUSTER_GATEWAY_HOST": "0.0.0.0"}  # noqa: S104 - inside its pod
     name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}

@@ -10,19 +10,18 @@ import sys
 import typing
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 
 from muster.model.podtrouble import PodTrouble
-from muster.runtime.config import PREFIX, Config
+from muster.runtime.config import PREFIX
 from muster.told.codes.codetable import CODES, POD_CODES
 from muster.told.wording.meanings import MEANINGS
 from muster.told.wording.pods import WORDS, matter
-from muster_cli import exits
+from muster_cli import completing, exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
 from muster_cli.registry import COMMANDS, GROUPS
-from muster_tools.attributes import attribute_docs
+from muster_tools.attributes import settings
 
 FOLDER = Path("docs/reference")
 NOTICE = "<!-- Written by `python -m muster_tools.pages`: change the help of the command instead. -->"
@@ -139,10 +138,9 @@ def exit_code_page() -> str:
 
 def configuration_page() -> str:
     """Every setting of a service."""
-    told = attribute_docs(Config)
     rows = [
-        f"| `{PREFIX}{item.name.upper()}` | {_shown(item.default)} | {_takes(item.type)} | {told.get(item.name, '')} |"
-        for item in msgspec.structs.fields(Config)
+        f"| `{PREFIX}{item.name.upper()}` | {_shown(item.default)} | {_takes(item.type)} | {item.text} |"
+        for item in settings()
     ]
     return "\n".join(
         [
@@ -153,6 +151,7 @@ def configuration_page() -> str:
             "Every service reads the same environment variables. `MUSTER_CONFIG` names a YAML file with the same names",
             "in lower case and without the prefix; the environment wins over it. An unknown name is refused, and all",
             "that is wrong is said at once. `muster config show` prints what is in force and where it comes from.",
+            "The chart takes the same names below `settings`: `--set settings.placement=spread`.",
             "",
             "| Variable | Default | Takes | What it does |",
             "| --- | --- | --- | --- |",
@@ -181,8 +180,8 @@ def _takes(kind: object) -> str:
 def main() -> int:
     check = "--check" in sys.argv[1:]
     stale = []
-    for name, text in pages().items():
-        path = FOLDER / name
+    made = {FOLDER / name: text for name, text in pages().items()} | {completing.TABLE: completing.table()}
+    for path, text in made.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(str(path))

@@ -16,13 +16,13 @@ from muster.model.text import span
 from muster.ports import Clock, LogGapError, LogGoneError
 from muster.runtime.endings import endings
 from muster.runtime.runners.leader import MAX_SKEW_MS
+from muster.serving.board import off_in
 from muster_cli.endchecks import end_findings
 from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade, must_fix
 from muster_cli.folding import present_view
 from muster_cli.logchecks import log_findings
 from muster_cli.reading import LogPlace, LogReading, connected
-from muster_cli.reclaiming import reclaim_offs
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.serverchecks import Examined, server_findings
 from muster_cli.state import CellState, cell_state
@@ -93,7 +93,7 @@ async def _of_log(reading: LogReading, clock: Clock, store: int) -> list[Finding
     stores = store_findings(await fills(reading.js, identity), reserved, store)
     view = await _by_the_log(reading, after)
     ends = end_findings(state, ended, after)
-    return [*ends, *judged(state, place, before, after), *stores, *view, *await _reclaim(reading)]
+    return [*ends, *judged(state, place, before, after), *stores, *view]
 
 
 def store_findings(streams: Sequence[Fill], reserved: int, store: int) -> list[Finding]:
@@ -144,15 +144,8 @@ async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
         state = await present_view(reading)
     except (BusError, CliError, *UNREADABLE_LOG) as err:
         return [Finding("bad", "log", f"it cannot be read: {err}", "muster log verify")]
-    return log_findings(state, now, acting=reading.place.acting)
-
-
-async def _reclaim(reading: LogReading) -> list[Finding]:
-    """The trees in which reclaim is off."""
-    try:
-        return [Finding("note", "reclaim", *off.said) for off in await reclaim_offs(reading)]
-    except (BusError, CliError, *UNREADABLE_LOG) as err:
-        return [Finding("note", "reclaim", f"not examined: {err}")]
+    reclaim = [Finding("note", "reclaim", *off.told) for off in off_in(state)]
+    return [*log_findings(state, now, acting=reading.place.acting), *reclaim]
 
 
 def _skew(broker: int, before: int, after: int) -> Finding:

@@ -6,12 +6,16 @@ line, with an explanation after a tab; the last line is a number that tells the 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from muster_cli.registry import COMMANDS, GROUPS
 
+TABLE = Path(__file__).with_name("options.json")
+"""Written by `make schemas`: a shell that asks for proposals does not wait for the import of a command."""
 NO_FILES = ":4"
 FILES = ":0"
 """Directives of kubectl's shell completion: no file names, or file names as well."""
@@ -29,7 +33,7 @@ def proposed(words: Sequence[str]) -> tuple[list[str], str]:
     name, known = _command(before)
     if not known:
         return [line for line in _names(name) if line.startswith(last)], NO_FILES
-    options = dict(_options(name))
+    options: dict[str, list[str]] = json.loads(TABLE.read_text())[name]
     if before and before[-1] in options:
         values = _values(before[-1], options[before[-1]])
         return [value for value in values if value.startswith(last)], NO_FILES if values else FILES
@@ -54,8 +58,12 @@ def _names(group: str) -> Iterator[str]:
             yield f"{rest}\t{page.summary}"
 
 
+def table() -> str:
+    """The text of TABLE: {command: {option: allowed values}}. The values of arguments are under an empty name."""
+    return json.dumps({page.name: dict(_options(page.name)) for page in COMMANDS}, indent=1) + "\n"
+
+
 def _options(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The options of a command with the allowed values; the values of arguments are under an empty name."""
     from muster_cli.main import make_app
 
     app = make_app()

@@ -6,13 +6,10 @@ Subcommands are imported for a run. Pages that only list commands need no parser
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from muster_cli import exits
@@ -22,20 +19,16 @@ from muster_cli.page import Page
 from muster_cli.registry import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
+    import inspect
+
     from cyclopts import App
 
 HELP = ("--help", "-h")
 
 
-BRIEF = ("why", "position", "ls", "queue ls", "queue tree", "log info", "version")
-"""Commands that end within a second: their garbage is smaller than the cost of a collection."""
-
-
 def main() -> None:
     """Entry point of ``muster``, and of ``kubectl muster``."""
     gc.disable()  # Importing leaves nothing to be collected, and looking for it takes a fifth of that time.
-    if name_of(sys.argv[1:])[0] not in BRIEF:
-        gc.enable()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -114,6 +107,8 @@ def _run(tokens: list[str]) -> int:
     except CycloptsError as err:
         _complain(f"muster {name}", f"{str(err).strip().rstrip('.')}; see `muster {name} --help`")
         return exits.USAGE
+    gc.freeze()  # What was imported lives as long as the command.
+    gc.enable()
     return _call(f"muster {name}", command, bound)
 
 
@@ -127,6 +122,8 @@ def name_of(tokens: Sequence[str]) -> tuple[str, bool]:
 
 
 def _unknown(name: str) -> int:
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names(), n=3, cutoff=0.5)
     hint = (
         f"did you mean {' or '.join(f'`muster {command}`' for command in close)}?" if close else "see `muster --help`"
@@ -140,9 +137,12 @@ def _unknown(name: str) -> int:
 
 def _call(name: str, command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
     """Call the command, and report an error in one line."""
+    import asyncio
+    from inspect import iscoroutine
+
     try:
         result = command(*bound.args, **bound.kwargs)
-        if inspect.iscoroutine(result):
+        if iscoroutine(result):
             result = asyncio.run(result)
         sys.stdout.flush()
     except CliError as err:

@@ -13,16 +13,17 @@ from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.core.quota.trees.treesource import ROOT
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
+from muster.serving.board import off_in
 from muster.told.readmodel.readstate import ReadState
 from muster_cli.api import Api, api_of, check_pair
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.folding import present_view
 from muster_cli.following import Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import LogReading, locate, opened, tell_which
-from muster_cli.reclaiming import reclaim_offs
 
 What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
@@ -152,4 +153,4 @@ def _parts(text: str) -> tuple[str, ...]:
 
 async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
-    return any(not off.declared for off in await reclaim_offs(reading))
+    return any(not off.declared for off in off_in(await present_view(reading)))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from muster.bus.errors import ConnectError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.core.docket import Judge
+from muster.core.docket import Docket, Judge
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
 from muster.ports import LogGoneError, LogSealedError, Snapshot
@@ -205,7 +205,8 @@ async def followed(reading: LogReading, after: int) -> AsyncGenerator[tuple[JetS
 
 async def judged(stream: AsyncIterator[Stored], state: StageState) -> AsyncGenerator[Stored, None]:
     """The commits as judged, after the commits that a state has folded."""
-    judge = Judge(copy.deepcopy(state.docket), state.log_id, state.generation)
+    docket = msgspec.msgpack.decode(msgspec.msgpack.encode(state.docket), type=Docket)
+    judge = Judge(docket, state.log_id, state.generation)
     async for stored in stream:
         yield judge.hear(stored)
 

@@ -17,7 +17,6 @@ from muster.ports import Snapshot
 from muster.runtime.logkeeping.logfile import read_base
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema
 from muster_cli.console import Output
-from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
@@ -123,6 +122,8 @@ async def source_of(
             place = locate(source.bus)
             tell_which(out, place)
         else:
+            from muster_cli.datafolder import place_of  # It starts a server.
+
             place = await stack.enter_async_context(place_of(source.data, source.cell))
         reading = await stack.enter_async_context(opened(place))
         base = await base_of(reading) if based else []

@@ -1,22 +1,26 @@
-"""The chart of ``deploy/chart`` as helm renders it: a renderer of the little that its templates use, and helm itself.
+"""The chart of ``deploy/chart`` as the real helm renders it (built once with Go, as the control plane is).
 
-``python -m kit.chart HELM`` compares what that program makes of the chart with the install files.
+``python -m kit.chart`` prints where that helm is.
 """
 
 import json
-import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from kit.compose import REPOSITORY
+from kit.controlplane.build import build_helm
 from kit.deployed import every
 
 CHART = REPOSITORY / "deploy" / "chart"
 FORMS = {"production": "install.yaml", "small": "install-small.yaml"}
 KUBERNETES = "1.30.0"
+NAMESPACE = "muster-system"
 
 Object = dict[str, Any]
 
@@ -26,24 +30,28 @@ def values() -> Object:
     return found
 
 
-def rendered(chosen: Object) -> list[Object]:
-    """Every object of the chart. AssertionError where a template uses more than is known here."""
-    said, found = {**values(), **chosen}, []
-    for path in sorted((CHART / "templates").iterdir()):
-        text = path.read_text()
-        only = re.fullmatch(r"\{\{- if (.*?) }}\n(.*)\{\{- end }}\n", text, re.DOTALL)
-        if only:
-            asked = dict(re.findall(r'eq \.Values\.(\w+) "(\w+)"', only[1]))
-            both = [f'eq .Values.{name} "{value}"' for name, value in asked.items()]
-            assert only[1] == (both[0] if len(both) == 1 else f"and ({both[0]}) ({both[1]})"), path.name
-            if any(said[name] != value for name, value in asked.items()):
-                continue
-            text = only[2]
-        text = re.sub(r"\{\{ \.Values\.(\w+) }}", lambda each: said[each[1]], text)
-        text = re.sub(r"\{\{ toJson \.Values\.(\w+) }}", lambda each: json.dumps(said[each[1]]), text)
-        assert "{{" not in text, f"{path.name} uses what this renderer does not know"
-        found += every(text)
-    return found
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm, and wait for its end."""
+    return subprocess.run([str(build_helm(lambda _: None)), *arguments], capture_output=True, text=True, check=False)
+
+
+def template(
+    chosen: Object, *, namespace: str = NAMESPACE, apis: Iterable[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """``helm template`` of the chart with values; ``apis``: what the API server has besides."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "values.json")
+        file.write_text(json.dumps(chosen))
+        more = [part for api in apis for part in ("--api-versions", api)]
+        where = ["--namespace", namespace, "--kube-version", KUBERNETES, "--values", str(file)]
+        return helm("template", "muster", str(CHART), *where, *more)
+
+
+def rendered(chosen: Object, *, namespace: str = NAMESPACE, apis: Iterable[str] = ()) -> list[Object]:
+    """Every object of the chart with values, in the order in which helm installs the objects."""
+    done = template(chosen, namespace=namespace, apis=apis)
+    assert done.returncode == 0, done.stderr
+    return every(done.stdout)
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
@@ -54,18 +62,10 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
 
 
 def shipped(form: str) -> list[Object]:
-    return every((REPOSITORY / "deploy" / FORMS[form]).read_text())
-
-
-def main(helm: str) -> None:
-    for form, file in FORMS.items():
-        argv = [helm, "template", "muster", str(CHART), "--kube-version", KUBERNETES, "--set", f"form={form}"]
-        made = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        assert by_name(every(made)) == by_name(shipped(form)), f"{form} is not {file}"
-        sys.stdout.write(f"{form}: {len(shipped(form))} objects, as in deploy/{file}\n")
-    wrong = [helm, "template", "muster", str(CHART), "--kube-version", KUBERNETES, "--set", "imagee=x"]
-    assert subprocess.run(wrong, capture_output=True, check=False).returncode, "a value that is not known is taken"
+    """An install file without the namespace, which is there before a release of helm."""
+    made = every((REPOSITORY / "deploy" / FORMS[form]).read_text())
+    return [each for each in made if (each["kind"], each["metadata"]["name"]) != ("Namespace", NAMESPACE)]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.stdout.write(f"{build_helm(lambda text: print(text, file=sys.stderr))}\n")

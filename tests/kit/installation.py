@@ -52,8 +52,8 @@ BY_HELM = {
     f"kubectl {verb} -f deploy/{file}": f"{HELM} {instead}"
     for form, file in FORMS.items()
     for verb, instead in (
-        ("apply", f"install muster deploy/chart --take-ownership --set form={form}"),
-        ("delete", "uninstall muster --wait"),
+        ("apply", f"install muster deploy/chart -n muster-system --take-ownership --set form={form}"),
+        ("delete", "uninstall muster -n muster-system --wait && kubectl delete namespace muster-system"),
     )
     if HELM
 }

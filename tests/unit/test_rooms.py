@@ -94,6 +94,6 @@ def test_the_wheel_has_what_runs_and_neither_generators_nor_doubles() -> None:
     build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     services = {f"services/{path.name}" for path in (REPOSITORY / "services").glob("muster_*")}
     assert set(build["packages"]) == {"libs/muster", *services}
-    generators = ("doubles", "catalogue", "pages", "installing", "shipping")
+    generators = ("doubles", "catalogue", "pages", "installing", "shipping", "charting")
     made = [name for name in modules() if name.rpartition(".")[2] in generators]
     assert not made

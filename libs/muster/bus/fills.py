@@ -1,7 +1,7 @@
 """How much of its budget each stream and bucket of a cell uses, the log aside: the log has limits of its own.
 
-A stream that drops its oldest messages is full by its nature. A stream that refuses new messages needs a look at half of
-its budget.
+A stream that drops its oldest messages is full by its nature. A stream that refuses new messages needs a look at half
+of its budget.
 """
 
 from __future__ import annotations

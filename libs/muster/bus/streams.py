@@ -1,7 +1,7 @@
 """The configuration of every stream and bucket, and the check of existing streams against the configuration.
 
-Each stream has a budget of the store (BUDGETS). JetStream reserves the budget, so no stream takes the room of another: a
-service with a full bucket is refused, and no other service.
+Each stream has a budget of the store (BUDGETS). JetStream reserves the budget, so no stream takes the room of another:
+a service with a full bucket is refused, and no other service.
 """
 
 from __future__ import annotations

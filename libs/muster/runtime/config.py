@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from muster.core.stage import NEWEST, OLDEST
@@ -209,6 +208,8 @@ def load_with_origins(environ: Mapping[str, str] | None = None, **overrides: Any
 
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
+    import yaml  # A process without a file starts sooner.
+
     try:
         settings = yaml.safe_load(path.read_text())
     except OSError as err:

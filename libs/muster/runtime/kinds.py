@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from muster.core.objects.meta import UnreadableError
 from muster.core.reading import watched
@@ -32,6 +31,8 @@ class KindError(Exception):
 
 def read(text: str) -> Definition:
     """The definition in a YAML text. Raises KindError."""
+    import yaml  # Most processes of the command line read none.
+
     try:
         return msgspec.convert(yaml.safe_load(text), Definition)
     except yaml.YAMLError as err:

@@ -64,8 +64,8 @@ Tell = Callable[[str], object]
 """Takes why a process waits before it does anything."""
 
 STOP_LIMIT_S = 5.0
-READ_MODEL_COMMITS = 2_000
-"""How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
+READ_MODEL_COMMITS = 500
+"""How far the newest snapshot of the read model lies behind, unless it is large: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from muster.told.presentation.queuestatus import shown_amounts
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
+from muster.told.wording.queuewords import reclaim_off
 
 
 class Amount(Struct, frozen=True):
@@ -104,8 +104,29 @@ class Board(Struct, frozen=True):
     """The trees with reclaim off, and how to enable reclaim, one sentence for each."""
 
 
-def board_of(state: ReadState, reclaim: Sequence[str] = ()) -> Board:
-    """The board for a view. ``reclaim``: the trees with reclaim off, one sentence for each."""
+class ReclaimOff(Struct, frozen=True):
+    """A tree in which no queue reclaims quota. ``declared``: by the tree itself; else jobs ran at first sight."""
+
+    tree: str
+    """namespace/name"""
+    declared: bool
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """The sentence about the tree, and the command that enables reclaim."""
+        return reclaim_off(self.tree, declared=self.declared)
+
+
+def off_in(state: ReadState) -> list[ReclaimOff]:
+    """The trees in which reclaim is off."""
+    trees = state.queues.ledger.trees.values()
+    return [
+        ReclaimOff(tree.ref.key, tree.rules.reclaim == "disabled") for tree in trees if not state.sight.reclaims(tree)
+    ]
+
+
+def board_of(state: ReadState) -> Board:
+    """The board for a view."""
     tree = state.queues.ledger.tree
     board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
     if tree is None:
@@ -125,7 +146,7 @@ def board_of(state: ReadState, reclaim: Sequence[str] = ()) -> Board:
         nodes,
         sorted(state.unsynced),
         pauses,
-        list(reclaim),
+        ["; ".join((text[0].upper() + text[1:], fix)) for text, fix in (off.told for off in off_in(state))],
     )
 
 

@@ -9,12 +9,11 @@ from cyclopts import Parameter
 from muster.serving.board import Board, BoardNode, board_of, record
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.folding import read_feed_at
+from muster_cli.folding import read_at
 from muster_cli.meant import gateway_of
 from muster_cli.options import At, Form, GatewayOption
-from muster_cli.reclaiming import notes_on_reclaim
 from muster_cli.render.queues import tree_lines
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import Source
 
 
 async def queue_tree(
@@ -33,7 +32,7 @@ async def queue_tree(
 
             board = await board_asked(gateway)
         else:
-            board = await _read(source, out, at)
+            board = board_of((await read_at(source, out, at)).state)
     nodes = chosen(board, under)
     if output in ("table", "wide"):
         out.lines(tree_lines(board, nodes, unicode=out.unicode, width=200 if output == "wide" else out.width))
@@ -41,13 +40,6 @@ async def queue_tree(
         out.lines([node.path for node in nodes])
     else:
         out.data(record(board, nodes), "json" if output == "json" else "yaml")
-
-
-async def _read(source: Source | None, out: Output, at: str) -> Board:
-    async with source_of(source, out, based=True) as feed:
-        read = await read_feed_at(feed, at)
-        notes = await notes_on_reclaim(feed.reading) if feed.reading is not None and not at else []
-        return board_of(read.state, notes)
 
 
 def chosen(board: Board, under: str) -> list[BoardNode]:

@@ -8,7 +8,7 @@ import sys
 import time
 
 from kit.controlplane import BuildError, ControlPlane, ControlPlaneError
-from kit.controlplane.build import VERSION_VARIABLE, build, build_natscli, wanted_version, write_lock
+from kit.controlplane.build import VERSION_VARIABLE, build, build_helm, build_natscli, wanted_version, write_lock
 from kit.controlplane.modules import OLDER_KUBERNETES_VERSION
 
 
@@ -39,6 +39,7 @@ def main() -> int:
         if chosen.command == "build":
             build(OLDER_KUBERNETES_VERSION, echo=say)
             build_natscli(echo=say)
+            build_helm(echo=say)
         for path in binaries.paths.values():
             say(str(path))
         say(f"kubernetes {binaries.kubernetes_version}: {time.monotonic() - started:.1f} s")

@@ -79,10 +79,15 @@ def build_natscli(echo: Callable[[str], None] = print) -> Path:
     return _from_cache(modules.natscli_module(), ["nats"], echo)["nats"]
 
 
+def build_helm(echo: Callable[[str], None] = print) -> Path:
+    """The `helm` command, built first where the cache lacks it. Raises BuildError."""
+    return _from_cache(modules.helm_module(), ["helm"], echo)["helm"]
+
+
 def write_lock(version: str | None = None, echo: Callable[[str], None] = print) -> None:
     """Resolve the Go dependencies anew and write the go.mod and go.sum files to commit."""
     kubernetes = modules.kubernetes_module(version or wanted_version())
-    for module in (kubernetes, modules.kwok_module(), modules.natscli_module()):
+    for module in (kubernetes, modules.kwok_module(), modules.natscli_module(), modules.helm_module()):
         with _exclusive(cache_folder(), echo), tempfile.TemporaryDirectory() as folder:
             go = find_go(cache_folder(), echo)
             modules.lay_out(module, Path(folder), go, relock=True)

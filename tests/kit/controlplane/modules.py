@@ -22,6 +22,7 @@ OLDER_KUBERNETES_VERSION = "1.34.4"
 """A server that has no policies that change objects."""
 KWOK_VERSION = "0.8.0"
 NATSCLI_VERSION = "0.3.0"
+HELM_VERSION = "3.22.0"
 
 KUBERNETES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KWOK = ("kwok",)
@@ -33,7 +34,7 @@ SOURCES = Path(__file__).parent / "go"
 class Module:
     """One Go module to build binaries from."""
 
-    #: `kubernetes`, `kwok` or `natscli`.
+    #: `kubernetes`, `kwok`, `natscli` or `helm`.
     name: str
     #: Without a leading v, e.g. `1.36.3`.
     version: str
@@ -103,6 +104,16 @@ def natscli_module() -> Module:
         version=NATSCLI_VERSION,
         packages={"nats": "github.com/nats-io/natscli/nats"},
         stamps={"main.version": NATSCLI_VERSION},
+    )
+
+
+def helm_module() -> Module:
+    """The `helm` command: what renders and installs the chart."""
+    return Module(
+        name="helm",
+        version=HELM_VERSION,
+        packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+        stamps={"helm.sh/helm/v3/internal/version.version": f"v{HELM_VERSION}"},
     )
 
 

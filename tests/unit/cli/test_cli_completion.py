@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli.completing import FILES, NO_FILES, proposed
+from muster_cli.completing import FILES, NO_FILES, TABLE, proposed, table
 from muster_cli.main import run
 from muster_cli.registry import COMMANDS, GROUPS
 
@@ -38,6 +38,10 @@ def test_bash_takes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "tcsh"]) == 2
     assert "bash" in capsys.readouterr().err
+
+
+def test_the_table_of_options_is_what_the_commands_take() -> None:
+    assert TABLE.read_text() == table(), "run `make schemas`"
 
 
 def test_kubectl_gets_commands_options_and_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

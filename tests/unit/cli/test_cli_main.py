@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli import exits, main
+from muster_cli import exits
 from muster_cli.helping import overview
 from muster_cli.main import make_app, name_of, run
 from muster_cli.registry import COMMANDS, GROUPS
@@ -158,7 +158,20 @@ def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(com
     assert "nats" in loaded
 
 
-def test_only_commands_that_end_soon_go_without_the_garbage_collector() -> None:
-    assert set(main.BRIEF) <= {page.name for page in COMMANDS}
-    for line, brief in (("why video/x", True), ("queue ls -o json", True), ("up", False), ("replay --log x", False)):
-        assert (name_of(line.split())[0] in main.BRIEF) is brief
+@pytest.mark.parametrize(
+    ("entry", "words", "most"),
+    [
+        ("main:run", ["--help"], 100),
+        ("completing:proposed", ["ls", "--st"], 110),
+        ("main:run", ["ls", "--log", "none"], 520),
+        ("main:run", ["why", "x", "--log", "none"], 540),
+        ("main:run", ["queue", "tree", "--log", "none"], 530),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_command_imports_little(entry: str, words: list[str], most: int) -> None:
+    """Most of the time of a command is the import of modules."""
+    module, _, name = entry.partition(":")
+    code = f"import sys; from muster_cli.{module} import {name}; {name}({words!r}); print(len(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= most

@@ -53,7 +53,7 @@ from muster.events.facts import (
 from muster.events.reasons import DeferralReason, after_release
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
-from muster.model.keys import Position, root_of
+from muster.model.keys import Position
 
 KEPT_MS = 600_000
 """The time in which a cluster that could not release workers is asked for none; meanwhile the cluster may be suspended
@@ -66,8 +66,7 @@ NO_NODES_MS = 60_000
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
     uid = event.workload.ref.uid
-    if not state.sighted and not event.workload.intent:
-        state.found[uid] = None
+    state.sight.observed(event)
     _delays(state, uid)
     if state.queues.workloads.get(uid) is event.workload:
         state.scaling.forget(uid)
@@ -83,7 +82,7 @@ def _delays(state: PreemptorState, uid: str) -> None:
 
 def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
     """The first listing of everything ends first sight; work found later started without an admission."""
-    state.sighted = state.sighted or state.synced
+    state.sight.synced(everything=state.synced)
 
 
 def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) -> None:
@@ -132,7 +131,7 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     if event.ref.uid not in state.queues.workloads:
         state.idle.pop(event.ref.uid, None)
         state.evictions.pop(event.ref.uid, None)
-        state.found.pop(event.ref.uid, None)
+        state.sight.found.pop(event.ref.uid, None)
         state.service.forget(event.ref.uid)
         state.stays.pop(event.ref.uid, None)
         state.failed.pop(event.ref.uid, None)
@@ -140,8 +139,8 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
 
 def charged(state: PreemptorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
-    if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.found:
-        state.foreign[root_of(event.queue)] = None
+    if isinstance(event, WorkloadAdopted):
+        state.sight.adopted(event)
     state.charged[uid] = event.attempt
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.jobplaces import occupants_of
 from muster.core.learned import ANY, Durations, RunTimes, kinds_of
+from muster.core.preemption.firstsight import FirstSight
 from muster.core.preemption.heads import AgeClaims, Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
@@ -254,12 +255,7 @@ class PreemptorState(StageState):
     gates: dict[str, RetryGate] = field(default_factory=dict)
     open: dict[str, RetryGate] = field(default_factory=dict)
     """uids of claimants with an unanswered proposal"""
-    sighted: bool = False
-    """All required kinds have been listed once: work found running later started without an admission."""
-    found: dict[str, None] = field(default_factory=dict)
-    """uids of workloads without an intent of Muster, found at first sight of the cluster"""
-    foreign: dict[str, None] = field(default_factory=dict)
-    """Roots of trees with charged work that ran without an admission at first sight of the cluster."""
+    sight: FirstSight = field(default_factory=FirstSight)
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> pauses of the Queue object, as last seen"""
     unplaced: dict[str, UnplacedClaimant] = field(default_factory=dict)
@@ -302,13 +298,8 @@ class PreemptorState(StageState):
         return running
 
     def reclaims(self, queue: str) -> bool:
-        """Whether evictions are on for a queue: by the rules of its tree; without a rule, unless foreign work ran at
-        first sight.
-        """
-        tree = self.queues.ledger.tree_of(queue)
-        if tree is None or tree.rules.reclaim == "disabled":
-            return False
-        return tree.rules.reclaim == "enabled" or tree.root not in self.foreign
+        """Whether evictions are on for a queue."""
+        return self.sight.reclaims(self.queues.ledger.tree_of(queue))
 
     def may_evict(self, uid: str, queue: str) -> bool:
         """Whether a workload may be suspended now for a claimant of a queue."""

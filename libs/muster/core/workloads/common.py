@@ -312,8 +312,8 @@ def child(
     """An object as the child of its owner.
 
     ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
-    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size. ``held``: the child's own
-    field suspends the child.
+    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size. ``held``: the child's
+    own field suspends the child.
     """
     owner = meta.controller
     return ChildState(

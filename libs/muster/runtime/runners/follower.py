@@ -29,6 +29,9 @@ S = TypeVar("S", bound=StageState)
 SNAPSHOT_COMMITS = 5_000
 """A standby keeps a snapshot every so many commits; a leader, which has more to do, every fourth time."""
 
+BYTES_A_COMMIT = 10_000
+"""A snapshot is kept less often where it has more bytes than this for each commit since the last one."""
+
 CHECK_COMMITS = 1_000
 """How often a running stage checks its own invariants."""
 
@@ -79,6 +82,8 @@ class Follower(Generic[S]):
         self._woken = asyncio.Event()
         self._every = every
         self._kept = 0
+        self._size = 0
+        """Bytes of the last snapshot."""
         self._checked = 0
 
     @property
@@ -276,7 +281,7 @@ class Follower(Generic[S]):
             await self.keep_snapshot()
 
     def _keeps(self) -> bool:
-        every = self._every * (4 if self.leading() else 1)
+        every = max(self._every * (4 if self.leading() else 1), self._size // BYTES_A_COMMIT)
         return self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every
 
     async def keep_snapshot(self) -> None:
@@ -287,7 +292,7 @@ class Follower(Generic[S]):
             make_snapshot(self.log.identity, self.stage.name, self.shard, self.state),
             self.state.docket.last,
         )
-        self._kept = snapshot.seq
+        self._kept, self._size = snapshot.seq, len(snapshot.body)
         await self.log.prove(snapshot.seq, last)
         if await self.snapshots.save(snapshot, end=await self.log.end()):
             self.hooks.snapshot(snapshot.seq, len(snapshot.body))

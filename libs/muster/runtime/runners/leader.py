@@ -2,7 +2,8 @@
 
 The ordering duties, in this order and no other: acquire the lease; append leader_started, which fences the former
 leader; fold leader_started; only then produce. One commit is in flight per (stage, shard): the next commit is produced
-from a state that has folded the commit before. A refused append makes a standby of the process: a newer leader has written.
+from a state that has folded the commit before. A refused append makes a standby of the process: a newer
+leader has written.
 """
 
 from __future__ import annotations

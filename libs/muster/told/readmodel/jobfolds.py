@@ -31,6 +31,7 @@ from muster.events.elastic import (
     GrowthWithdrawn,
     SurplusOrdered,
 )
+from muster.events.facts import Synced
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import LogNearlyFull
 from muster.model.closed import total
@@ -132,8 +133,13 @@ def running(state: ReadState) -> dict[str, int]:
     return {uid: records[uid].running_at for uid in state.queues.ledger.charges if uid in records}
 
 
-def workload_observed(state: ReadState, _at: Position, _event: facts.WorkloadObserved) -> None:
+def workload_observed(state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
+    state.sight.observed(event)
     _time_passes(state)
+
+
+def synced(state: ReadState, _at: Position, _event: Synced) -> None:
+    state.sight.synced(everything=state.synced)
 
 
 def _time_passes(state: ReadState) -> None:
@@ -162,6 +168,10 @@ def left(
 ) -> None:
     if event.ref.uid not in state.queues.jobs or isinstance(event, d.WorkloadAdopted):
         state.promises.left(event.ref.uid)
+    if isinstance(event, d.WorkloadAdopted):
+        state.sight.adopted(event)
+    elif isinstance(event, facts.WorkloadGone) and event.ref.uid not in state.queues.workloads:
+        state.sight.found.pop(event.ref.uid, None)
 
 
 def released(state: ReadState, _at: Position, event: d.QuotaReleased) -> None:

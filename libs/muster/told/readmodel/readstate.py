@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from muster.core.learned import Pace
 from muster.core.objects.meta import RAY_GROUP
 from muster.core.observed.presence import Presence
+from muster.core.preemption.firstsight import FirstSight
 from muster.core.promising.promises import Promises
 from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.queues import Job, Queues
@@ -437,6 +438,7 @@ class ReadState(StageState):
     """uid of a Ray cluster that scales itself -> the cluster's shown state"""
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
+    sight: FirstSight = field(default_factory=FirstSight)
 
 
 def record_of(state: ReadState, ref: Ref) -> Record:

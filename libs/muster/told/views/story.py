@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from itertools import islice
 
 from msgspec import Struct, field
@@ -244,6 +243,8 @@ class Story:
         if keys:
             return Matches(sorted(keys))
         names = {key: key for key in known} | {key.rpartition("/")[2]: key for key in known}
+        from difflib import get_close_matches  # For names that are none.
+
         close = get_close_matches(self._wanted, list(names), n=SIMILAR_SHOWN, cutoff=0.5)
         close += [name for name in names if self._wanted in name]
         return Matches(similar=list(dict.fromkeys(names[name] for name in close))[:SIMILAR_SHOWN])

@@ -332,7 +332,8 @@ def beyond_grant(over: Vector, granted: Vector, queue: str, back_at: int) -> Rea
 def suspended_outside(by: str) -> Reason:
     """Another client stopped a job that ran. ``by``: the field manager, where known."""
     client = f"field manager {by}" if by else "another client"
-    text = f"Suspended by {client} after its admission; it keeps its quota until its pods are gone, then it is queued again"
+    keeps = "it keeps its quota until its pods are gone, then it is queued again"
+    text = f"Suspended by {client} after its admission; {keeps}"
     if by:
         text += (
             f". Where {by} applies a manifest again: leave suspend out of the manifest, or have it ignore the field "
