@@ -229,13 +229,13 @@ def test_values_that_no_cluster_takes_are_refused() -> None:
         {"mode": "pack"},
         {"replicas": 0},
         {"settings": {"placement": "somewhere"}},
-        {"settings": {"placment": "pack"}},
+        {"settings": {"placements": "pack"}},
         {"settings": {"process": "mine"}},
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**values(), **wrong}, schema())
-    refused = template({"settings": {"placment": "pack"}})
-    assert refused.returncode and "placment" in refused.stderr
+    refused = template({"settings": {"placements": "pack"}})
+    assert refused.returncode and "placements" in refused.stderr
 
 
 DOCKER = """#!/bin/sh
