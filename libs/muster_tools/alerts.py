@@ -136,7 +136,7 @@ ALERTS = (
     ),
     Alert(
         "AdmittedButNoPods",
-        'max by (queue) (muster_held_up_seconds{cause="NoPods"}) > 300',
+        'max by (queue) (muster_held_up_seconds{cause="NoPods"}) > 120',
         60,
         "critical",
         "A job of {{ $labels.queue }} was admitted {{ $value }} s ago, and has no pod.",

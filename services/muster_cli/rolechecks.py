@@ -123,6 +123,7 @@ def _actuator(kinds: Collection[str]) -> Iterator[Need]:
     yield from _record()
     yield WHICH_CLUSTER
     yield Need("create", api.PODS, "binding")
+    yield Need("create", api.PODS, "eviction")
     shown = (api.QUEUES, api.QUEUE_UNITS, api.QUOTA_TREES, api.KAI_QUEUES, api.KAI_POD_GROUPS, *api.POD_GROUPS)
     yield from (Need("patch", resource, "status") for resource in (*shown, api.PODS))
     yield from (Need(verb, api.PODS, "", RESERVATIONS) for verb in ("create", "delete"))

@@ -21,7 +21,7 @@ _PODS = (b'"containers":', b'"template":', b'"templates":')
 NOTHING = Raw(b"{}")
 
 
-class _Schema(Struct, rename={"open": "x-kubernetes-preserve-unknown-fields"}):
+class _CrdSchema(Struct, rename={"open": "x-kubernetes-preserve-unknown-fields"}):
     type: str = ""
     properties: dict[str, Raw] = {}
     open: bool = False
@@ -33,19 +33,19 @@ class _Version(Struct):
     schema: dict[str, Raw] = {}
 
 
-class _Names(Struct):
+class _CrdNames(Struct):
     plural: str
     kind: str
 
 
-class _Spec(Struct):
+class _CrdSpec(Struct):
     group: str
-    names: _Names
+    names: _CrdNames
     versions: list[_Version] = []
 
 
 class _Definition(Struct):
-    spec: _Spec
+    spec: _CrdSpec
 
 
 class _Definitions(Struct):
@@ -86,5 +86,5 @@ def _at(schema: Raw, *path: str) -> Raw:
     return schema
 
 
-def _decoded(schema: Raw) -> _Schema:
-    return msgspec.json.decode(schema, type=_Schema)
+def _decoded(schema: Raw) -> _CrdSchema:
+    return msgspec.json.decode(schema, type=_CrdSchema)

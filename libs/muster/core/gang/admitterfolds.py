@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 
 from muster.core.gang import admitterstate, binding, heldplaces, newnodes, nodeclaims, placelines, plantrials, podgangs
-from muster.core.gang.admitterstate import AdmitterState, Reservation
+from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
 from muster.core.gang.jobplaces import laid_out
-from muster.core.gang.queued import queued_as
 from muster.events.base import Cause
 from muster.events.decisions import (
     GangAdmitted,

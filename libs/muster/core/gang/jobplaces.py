@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from muster.core.gang.admitterstate import AdmitterState, Gang, holder_of
-from muster.core.gang.queued import QueuedAs
+from muster.core.gang.admitterstate import AdmitterState, Gang, QueuedAs, holder_of
 from muster.core.placement.devices import shares_gpu
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View

@@ -16,10 +16,9 @@ from itertools import islice
 from msgspec.structs import replace
 
 from muster.core.gang import nodeclaims
-from muster.core.gang.admitterstate import AdmitterState, Line, LinePlace, Reservation, Unplaced
+from muster.core.gang.admitterstate import AdmitterState, Line, LinePlace, QueuedAs, Reservation, Unplaced, queued_as
 from muster.core.gang.jobplaces import asks_of
 from muster.core.gang.newnodes import Growing
-from muster.core.gang.queued import QueuedAs, queued_as
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.jobplaces import occupants_of
 from muster.core.learned import ANY, Durations, RunTimes, kinds_of
-from muster.core.preemption.firstsight import FirstSight
+from muster.core.observed.seen import FirstSight
 from muster.core.preemption.heads import AgeClaims, Heads
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues

@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
-from muster.core.quota.accounting import accountantfolds, growth, overuse, podasks, sharing, suspending
+from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
 from muster.core.quota.accounting.rechecks import beyond, charge_due, usage_changed
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import Scratch, chain_of, demand_of
@@ -327,7 +327,7 @@ class QuotaAccountant(Stage[AccountantState]):
                     reason=why,
                     problem=suspending.said_of(state, entry, why),
                 )
-        yield from overuse.taken_back(state, ordered)
+        yield from suspending.taken_back(state, ordered)
 
     def next_deadline(self, state: AccountantState) -> int | None:
         times = (

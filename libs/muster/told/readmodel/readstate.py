@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from muster.core.learned import Pace
 from muster.core.objects.meta import RAY_GROUP
 from muster.core.observed.presence import Presence
-from muster.core.preemption.firstsight import FirstSight
+from muster.core.observed.seen import FirstSight
 from muster.core.promising.promises import Promises
 from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.queues import Job, Queues

@@ -14,19 +14,16 @@ import pytest
 
 from kit import facts
 from kit.bench import Bench
-from kit.crds import others
-from kit.hostile import corpus
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
 from kit.words import in_words
 from muster.core.actuation.intents import Actuator
 from muster.core.actuation.patches import marked, resume_patch, switched
 from muster.core.objects.meta import SUSPEND
-from muster.core.reading.watched import ALWAYS, WATCHED, required_of
+from muster.core.reading.watched import ALWAYS, required_of
 from muster.core.reading.watcher import Watcher
 from muster.core.stage import Folder
-from muster.core.workloads.edits import BY_HAND
-from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
+from muster.core.workloads.registry import KINDS, suspend_field
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
@@ -48,7 +45,6 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.fakecluster.apiserver.jsonpatch import json_patch
-from muster.model import api
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, PodState, Workload
 from muster.told.presentation.desired import unit_name
@@ -496,45 +492,3 @@ def test_nothing_is_admitted_before_its_kind_has_been_listed(kind: str) -> None:
         assert not any(isinstance(event, GangAdmitted) for event in bench.settle())
         bench.facts(Synced(kind=shard, absent=shard not in ALWAYS))
     assert [type(event) for event in bench.settle()].count(GangAdmitted) == 1
-
-
-def test_the_definitions_of_others_serve_what_the_code_addresses() -> None:
-    served = set()
-    for definition in others():
-        spec, version = definition["spec"], definition["spec"]["versions"][0]
-        served.add((spec["names"]["kind"], f"{spec['group']}/{version['name']}", spec["names"]["plural"]))
-    addressed = {(kind, row.resource.api_version, row.resource.plural) for kind, row in KINDS.items()}
-    asked = api.PROVISIONING_REQUESTS
-    addressed.add((asked.kind, asked.api_version, asked.plural))
-    assert served <= addressed
-    missing = {kind for kind, *_ in addressed - served} - {"RayJob", "RayCluster", "Job"}
-    assert not missing, f"tests/kit/definitions has no CustomResourceDefinition of {missing}: add it there"
-
-
-@each_kind
-def test_hostile_objects_of_it_are_kept(kind: str) -> None:
-    """Of kinds with a function of their own, and of each form of pods: one reader reads all the others."""
-    plural = KINDS[kind].resource.plural
-    cases = [case for case in corpus() if case.shard == plural]
-    least = 10 if kind in BY_HAND or kind in ("Job", "PyTorchJob") else 0
-    assert len(cases) >= least, f"tests/corpus/{plural} has {len(cases)} cases of {kind}: add some there, at least 10"
-
-
-@each_kind
-def test_what_is_written_by_hand_knows_it(kind: str) -> None:
-    """The lists of kinds are made by `make schemas`; these are not."""
-    policy, page = "deploy/policies/jobs-validated.yaml", "docs/reference/kinds.md"
-    for field in {pointer.split("/")[2] for pointer in KNOWN[kind].templates}:
-        assert field in (ROOT / policy).read_text(), f"{policy} reads no pods in spec.{field} of {kind}: add it there"
-        assert field in KINDS[kind].ours, f"Muster writes no spec.{field} of {kind}: core/workloads/edits.py"
-    row = f"| {kind} `{KINDS[kind].resource.api_version}` |"
-    assert row in (ROOT / page).read_text(), f"{page} has no row for {kind}: add one there"
-
-
-@each_kind
-def test_its_objects_and_pods_are_watched(kind: str) -> None:
-    row = KINDS[kind]
-    assert WATCHED[row.resource.plural].resource == row.resource
-    assert {*row.pods_of} <= POD_OWNERS
-    assert (row.alone is not None) is (kind == "RayCluster"), "only a name in the status of its parent disowns a child"
-    assert all(WATCHED[KINDS[child].resource.plural].both for child in row.children)

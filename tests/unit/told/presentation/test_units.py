@@ -121,7 +121,7 @@ def test_a_job_that_nobody_suspended_has_an_event_and_those_of_the_first_list_ha
 
 def test_the_word_of_a_kind_for_the_end_is_said_where_it_says_more() -> None:
     scene = beginning("job one", "resumed one", "cluster one", "runs one")
-    for detail, told in (("Failed", "It failed. "), ("BackoffLimitExceeded", "It failed (BackoffLimitExceeded). ")):
+    for detail, told in (("Failed", "It failed. "), ("BackoffLimitExceeded", "It failed (BackoffLimitExceeded: ")):
         scene.change("one", phase="finished", outcome="failed", detail=detail)
         story = Story("video/one")
         for stored in scene.bench.log:

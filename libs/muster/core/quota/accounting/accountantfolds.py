@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from muster.core.observed.presence import is_alone
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
-from muster.core.quota.accounting import growth, overuse, podasks
+from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
-from muster.core.quota.accounting.suspending import refused
+from muster.core.quota.accounting.suspending import reduced, refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
@@ -256,7 +256,7 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
 def surplus_ordered(state: AccountantState, _at: Position, event: SurplusOrdered) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        overuse.reduced(state, entry)
+        reduced(state, entry)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting.overuse import note_overuse
-from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
+from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
