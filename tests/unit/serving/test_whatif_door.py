@@ -81,7 +81,7 @@ def test_a_resource_that_nobody_has_is_named_with_the_nearest(state: ReadState) 
     with pytest.raises(ChangeError, match=r"no node and no quota has nvidia.com/gpus; there is nvidia.com/gpu$"):
         tried(state, Change(queue=INTERNS, field="max", resource="nvidia.com/gpus", value="8"))
     with pytest.raises(ChangeError, match="there is memory"):
-        tried(state, Change(job="vision/one", resource="memorys", value="8Gi"))
+        tried(state, Change(job="vision/one", resource="memory-gib", value="8Gi"))
 
 
 @given(least=st.integers(0, 40), most=st.integers(0, 40), above=st.integers(0, 40))
