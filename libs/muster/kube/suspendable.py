@@ -27,7 +27,7 @@ class _CrdSchema(Struct, rename={"open": "x-kubernetes-preserve-unknown-fields"}
     open: bool = False
 
 
-class _Version(Struct):
+class _CrdVersion(Struct):
     name: str
     served: bool = False
     schema: dict[str, Raw] = {}
@@ -41,7 +41,7 @@ class _CrdNames(Struct):
 class _CrdSpec(Struct):
     group: str
     names: _CrdNames
-    versions: list[_Version] = []
+    versions: list[_CrdVersion] = []
 
 
 class _Definition(Struct):

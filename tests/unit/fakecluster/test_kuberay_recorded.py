@@ -22,7 +22,7 @@ DIFFERS = {
     "raycluster-suspend-while-starting": ("RayCluster rc-quick", True, "race: suspended before it was seen ready"),
     "raycluster-operator-restart": ("", True, "race: a RayCluster and a RayJob that were created at once"),
     "raycronjob": ("rcj", True, "left out: RayCronJobs"),
-    "1.7.0/rayjob-backofflimit-k8sjobmode": ("rj-fail-k8s", False, "race: its submitter's end was seen before its own"),
+    "1.7.0/rayjob-backofflimit-k8sjobmode": ("rj-fail-k8s", True, "race: its submitter's end was seen before its own"),
     "1.7.0/kai-rayservice": ("head", False, "race: its head serves before its kubelet says that it runs"),
 }
 """{scenario: (part of the names of the objects that differ, whether the order does, why)}"""

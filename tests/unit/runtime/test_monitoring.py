@@ -266,7 +266,7 @@ FAULTS: dict[str, tuple[Callable[[], Watched], Callable[[Watched], None], int]] 
     "WatchStale": (lambda: watched(beginning()), stale, 7),
     "NoAdmissionsWhileCapacityFree": (idle_gpus, nothing, 0),
     "GuaranteeUnserved": (owed, nothing, 30),
-    "AdmittedButNoPods": (lambda: watched(beginning("job one", "resumed one")), nothing, 8),
+    "AdmittedButNoPods": (lambda: watched(beginning("job one", "resumed one")), nothing, 4),
     "PodsHeldUp": (lambda: watched(held_up("ImagePullBackOff")[0]), nothing, 20),
     "EvictionStorm": (evicted, storm, 1),
     "Overuse": (over, nothing, 12),
