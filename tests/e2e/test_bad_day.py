@@ -54,7 +54,7 @@ async def test_a_bad_day(tmp_path: Path) -> None:
             else:
                 for name in ONLY or SHORT:
                     await made.play(FAULTS[name])
-            await made.settle(120.0)
+            await made.settle(90.0)
         finally:
             sys.stderr.write(f"\n{made.table()}\n")
         assert not made.judge.violations

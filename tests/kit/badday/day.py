@@ -228,13 +228,22 @@ class Day:
     def say(self, text: str) -> None:
         say(text)
 
+    def _left(self) -> list[str]:
+        """The state of each job that has not ended."""
+        return [self.judge.state_of(job) for job in self.judge.jobs.values() if not job.over]
+
+    def _after(self, ended: int) -> Callable[[], bool]:
+        """Whether more than ``ended`` jobs have ended, or all."""
+        return lambda: self.judge.counts["ended"] > ended or not self._left()
+
     async def settle(self, limit_s: float) -> None:
-        """Nobody submits any more: every job ends."""
+        """Nobody submits any more: every job ends. Between two ends ``limit_s`` may pass."""
         self.users.on = False
-        left = lambda: [job for job in self.judge.jobs.values() if not job.over]  # noqa: E731
-        if not await self.until(lambda: not left(), limit_s):
-            keys = [job.key for job in left()]
-            self.judge.tell(STUCK, f"{len(keys)} jobs within {limit_s:.0f} s: {keys[:5]}")
+        while self._left():
+            if not await self.until(self._after(self.judge.counts["ended"]), limit_s):
+                stuck = self._left()
+                self.judge.tell(STUCK, f"none of {len(stuck)} jobs within {limit_s:.0f} s: {'; '.join(stuck[:5])}")
+                break
         with contextlib.suppress(Unanswered):
             await self.stream.look()
             await self.stream.verify(2_000)

@@ -253,6 +253,13 @@ class Judge:
         if kind != "DELETED" and about.get("kind") == "Job" and UNTRUE.search(note):
             self.tell(FALSE, f"{about.get('namespace')}/{about.get('name')}: {note[:200]}", str(about.get("uid")))
 
+    def state_of(self, job: Job) -> str:
+        """The job's name, and what was seen of it last."""
+        pods = sum(pod.job == job.uid for pod in self.pods.values())
+        runs = "suspended" if job.suspended else f"let go, {pods} pods of {job.parallelism}"
+        done = f"{job.succeeded} of {job.completions} done"
+        return f"{job.key} ({runs}, {done}, {job.starts} starts, since {self._now() - job.since:.0f} s)"
+
     def waiting(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.suspended and not job.over]
 
