@@ -82,7 +82,7 @@ class LogOpening:
             except (LogGoneError, ApiError) as err:
                 gone = err.gone if isinstance(err, ApiError) else not isinstance(err, (LogLostError, LogSealedError))
                 pointer = await pointer_of(self._js, self._config.cell) if gone and self._tell is not None else None
-                if pointer is None:
+                if pointer is None or pointer.stream not in str(err):
                     raise
                 now = asyncio.get_running_loop().time()
                 if not gone_since or now - begun >= GONE_S:  # It was there until now.
