@@ -178,5 +178,27 @@ async def test_no_sequence_has_two_contents_though_all_of_nats_is_set_back(
         assert "it lost commits" in it.said()
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+async def test_a_log_that_nats_has_forgotten_is_succeeded_once(servers: int, tmp_path: Path) -> None:
+    """As after a quorum that did not know of the stream: every other store of the cell is there."""
+    async with scene(servers, tmp_path) as it:
+        await it.runs("before")
+        async with it.connected() as js:
+            await js.delete(subjects.log_stream("main", 1))
+
+        async def founded() -> bool:
+            return await it.generation() > 1
+
+        await until(founded, FOUNDED_S, what="the next generation")
+        await it.runs("later")
+        assert await it.job("before") == "Running"
+        assert await it.generation() == 2, "it is founded once"
+        assert (await it.recorded()).generation == 2
+        async with it.connected() as js:
+            info = await js.info(subjects.log_stream("main", 2))
+            assert info is not None
+            assert info.config.get("num_replicas") == servers
+
+
 async def _reaches(it: Scene, seq: int) -> bool:
     return (await it.recorded()).seq >= seq

@@ -48,6 +48,11 @@ class ApiError(BusError):
         )
 
     @property
+    def gone(self) -> bool:
+        """Whether there is no such stream, as far as the server that answered knows."""
+        return self.err_code == STREAM_NOT_FOUND
+
+    @property
     def passing(self) -> bool:
         """Whether the server said that it cannot answer now: no leader yet, still starting, overloaded, offline."""
         return (self.code == 503 and self.err_code not in PERMANENT) or self.err_code in PASSING

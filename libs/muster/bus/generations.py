@@ -150,8 +150,16 @@ class JetStreamGenerations:
             await backoff.pause()
 
     async def limits(self, identity: LogIdentity) -> Limits:
-        """The limits of a generation; of a sealed generation the limits before the seal."""
+        """The limits of a generation; of a sealed generation the limits before the seal.
+
+        Of a generation without a stream: the limits of the newest that has one, else the replicas of the state bucket.
+        """
         info = await self._js.info(subjects.log_stream(identity.cell, identity.generation))
-        config = info.config if info is not None else {}
+        for generation in range(identity.generation - 1, 0, -1):
+            info = info or await self._js.info(subjects.log_stream(identity.cell, generation), checks=1)
+        if info is None:
+            state = await self._js.info(f"KV_{subjects.state_bucket(identity.cell)}")
+            return Limits(replicas=state.config.get("num_replicas", 1) if state is not None else 1)
+        config = info.config
         size = (config.get("metadata") or {}).get(SIZE) or config.get("max_bytes", Limits().max_bytes)
         return Limits(max_bytes=int(size), replicas=config.get("num_replicas", 1))

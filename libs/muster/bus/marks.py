@@ -8,13 +8,15 @@ whole log. The marks are the witnesses: one for each key, whatever services the 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from muster.bus.cell import POINTER, LogPointer, found_generation, own_genesis, pointer_of, read_pointer
+from muster.bus.errors import ApiError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
@@ -25,7 +27,7 @@ from muster.events import subjects
 from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.events.system import Genesis
-from muster.ports import LogIdentity, LogLostError
+from muster.ports import LogGoneError, LogIdentity, LogLostError
 
 LOST = "it lost commits that were read"
 MARKS = "mark"
@@ -224,7 +226,9 @@ async def give_up(
     no number of a generation is used twice. It may be repeated, by several at once: one generation comes of it.
     """
     cell = identity.cell
-    old = await own_genesis(js, cell, identity.generation, identity.first)
+    old = None
+    with _gone_is_fine():
+        old = await own_genesis(js, cell, identity.generation, identity.first)
     born = Genesis(
         log_id=secrets.token_hex(8),
         generation=max(identity.generation, generation) + 1,
@@ -243,5 +247,18 @@ async def give_up(
     if entry is not None and pointer is not None and pointer.log_id == identity.log_id:
         await state.set(POINTER, encode(made), revision=entry.revision)
     # Last: a process that still writes to it finds the successor in force.
-    await generations.seal(identity)
+    with _gone_is_fine():
+        await generations.seal(identity)
     return made.identity(cell)
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """A stream that NATS has forgotten has no genesis to read, and nothing to seal."""
+    try:
+        yield
+    except LogGoneError:
+        pass
+    except ApiError as err:
+        if not err.gone:
+            raise

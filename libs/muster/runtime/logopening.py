@@ -1,21 +1,32 @@
 """Opening the log of a process: nothing is built on the log before each witness was heard.
 
 The witnesses are the marks beside the log (:mod:`muster.bus.marks`), the record of the log's end beside the log
-(:mod:`muster.runtime.pairing`), and the record on the API server (:mod:`muster.runtime.witness`). For a lost or sealed
-log the process waits until the successor is in force; the keeper founds the successor.
+(:mod:`muster.runtime.pairing`), and the record on the API server (:mod:`muster.runtime.witness`). For a lost, forgotten
+or sealed log the process waits until the successor is in force; the keeper founds the successor.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
+from muster.bus.cell import pointer_of
+from muster.bus.errors import ApiError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks, prove_marks, rolled_over
 from muster.bus.vouching import REACHING
-from muster.ports import ApiTransport, Clock, LogLostError, LogSealedError
+from muster.ports import (
+    ApiTransport,
+    ApiUnreachableError,
+    Clock,
+    LogGoneError,
+    LogIdentity,
+    LogLostError,
+    LogSealedError,
+)
 from muster.runtime.config import Config
 from muster.runtime.connecting import open_cell
 from muster.runtime.layouts import USERS, members
@@ -27,6 +38,8 @@ from muster.telemetry.metrics import Metrics
 
 READ_ONLY = ("gateway",)
 """Services that build nothing on the log."""
+GONE_S = 10.0
+"""How long NATS must not know the stream that the pointer names until the log is given up."""
 
 
 class LogOpening:
@@ -61,10 +74,30 @@ class LogOpening:
 
         Raises BusError, LogGoneError, KubeConfigError.
         """
+        gone_since, pause = 0.0, GrowingPause()
+        while True:
+            begun = asyncio.get_running_loop().time()
+            try:
+                return await self._whole(name, metrics, stack)
+            except (LogGoneError, ApiError) as err:
+                gone = err.gone if isinstance(err, ApiError) else not isinstance(err, (LogLostError, LogSealedError))
+                pointer = await pointer_of(self._js, self._config.cell) if gone and self._tell is not None else None
+                if pointer is None or pointer.stream not in str(err):
+                    raise
+                now = asyncio.get_running_loop().time()
+                if not gone_since or now - begun >= GONE_S:  # It was there until now.
+                    gone_since = now
+                self._say(str(err), lost=False, sealed=False, generation=pointer.generation)
+                if now - gone_since >= GONE_S:
+                    identity = pointer.identity(self._config.cell)
+                    await self._reach(identity, name, metrics, stack)
+                    await self._forgotten(identity)
+            await pause.pause()
+
+    async def _whole(self, name: str, metrics: Metrics, stack: AsyncExitStack) -> JetStreamLog:
+        """The log, as :meth:`open`; raises LogGoneError or ApiError for a stream that NATS does not know."""
         log = await self._cell()
-        reaching = next((service for service in REACHING if service in members(self._service)), "")
-        if reaching and self._tell is not None:
-            await self._reach(log, reaching, name, metrics, stack)
+        await self._reach(log.identity, name, metrics, stack)
         told, pause = "", GrowingPause()
         while True:
             sealed = (await log.usage()).sealed
@@ -95,12 +128,25 @@ class LogOpening:
     async def _cell(self) -> JetStreamLog:
         return await open_cell(self._js, self._config, at=self._clock.now(), own_time=self._own_time)
 
-    async def _reach(self, log: JetStreamLog, service: str, name: str, metrics: Metrics, stack: AsyncExitStack) -> None:
-        """Connect to the API server, and see that it is the one of the cell."""
+    async def _forgotten(self, identity: LogIdentity) -> None:
+        """NATS has forgotten the stream of the log in force: the watcher records the loss, the keeper founds what
+        follows.
+        """
+        if self.witness is not None and REACHING[0] in members(self._service):
+            with suppress(ApiUnreachableError):
+                await self.witness.forgotten(identity)
+        if self._keeping:
+            await self._give_up(identity)
+
+    async def _reach(self, identity: LogIdentity, name: str, metrics: Metrics, stack: AsyncExitStack) -> None:
+        """Connect to the API server once, where this process does, and see that it is the one of the cell."""
+        service = next((service for service in REACHING if service in members(self._service)), "")
+        if not service or self._tell is None or self.witness is not None:
+            return
         config = self._config
         transport = await reach_api_server(config, metrics, self._clock, stack)
         founds = service == REACHING[0]
-        if not await belong(self._js, log.identity, transport, founds=founds, tell=self._tell):
+        if not await belong(self._js, identity, transport, founds=founds, tell=self._tell):
             self._logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
         record = CellRecord(transport, config.cell, self._clock)
         self.transport = transport
@@ -131,18 +177,9 @@ class LogOpening:
 
     async def _succeed(self, log: JetStreamLog, *, lost: bool, whole: bool) -> bool:
         """Found the generation after a log that is lost, or sealed; False where that is not sure."""
-        known = await recorded_cluster(self._js, log.identity)
-        if lost and known is not None and known.set_back:
-            await give_up(
-                self._js,
-                log.identity,
-                self._clock.now(),
-                by=self._service,
-                reason=known.set_back,
-                generation=known.generation,
-                parent=known.parent,
-            )
-        elif (await hear_marks(self._js, log, USERS)).agrees:
+        if lost and await self._give_up(log.identity):
+            return True
+        if (await hear_marks(self._js, log, USERS)).agrees:
             await give_up(self._js, log.identity, self._clock.now(), by=self._service)
         elif whole:
             from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
@@ -151,4 +188,20 @@ class LogOpening:
                 await roll(JetStreamGenerations(self._js, self._config.cell), clock=self._clock, only=log.identity)
         else:
             return False
+        return True
+
+    async def _give_up(self, identity: LogIdentity) -> bool:
+        """Found the generation after a log whose loss was recorded beside it; False where none was."""
+        known = await recorded_cluster(self._js, identity)
+        if known is None or not known.set_back:
+            return False
+        await give_up(
+            self._js,
+            identity,
+            self._clock.now(),
+            by=self._service,
+            reason=known.set_back,
+            generation=known.generation,
+            parent=known.parent,
+        )
         return True

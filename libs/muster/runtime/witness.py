@@ -14,6 +14,7 @@ and of a new generation its first commit, before anything but that is appended t
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -228,6 +229,15 @@ class Witness:
         if not why:
             await self._vouches.give(self._service, self._process, log.identity)
         return why
+
+    async def forgotten(self, identity: LogIdentity) -> None:
+        """Record, for the keeper, that NATS does not know the stream of a log any more; raises ApiUnreachableError."""
+        commit = None
+        with suppress(RecordRefusedError):
+            commit = await self._record.read()
+        later = (commit.generation, commit.log_id) if commit and commit.generation > identity.generation else (0, "")
+        stream = subjects.log_stream(identity.cell, identity.generation)
+        await record_set_back(self._js, identity, f"NATS has forgotten stream {stream}: it was set back", *later)
 
     async def run(self) -> None:
         """Keep the record of the log it was asked of, and vouch for it, until cancelled. Raises LogLostError."""
