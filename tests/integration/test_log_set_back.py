@@ -178,7 +178,7 @@ async def test_no_sequence_has_two_contents_though_all_of_nats_is_set_back(
         assert "it lost commits" in it.said()
 
 
-@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("servers", [1, pytest.param(3, marks=pytest.mark.nightly)])
 async def test_a_log_that_nats_has_forgotten_is_succeeded_once(servers: int, tmp_path: Path) -> None:
     """As after a quorum that did not know of the stream: every other store of the cell is there."""
     async with scene(servers, tmp_path) as it:
