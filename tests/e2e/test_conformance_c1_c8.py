@@ -239,7 +239,7 @@ async def test_c5_the_second_job_waits_and_says_why(cluster: Cluster, muster_up:
     assert (unit["status"]["phase"], unit["status"]["admissions"]) == ("Enqueued", [])
     assert unit["status"]["message"] == (
         "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12. "
-        "Wait for running jobs to complete"
+        "Wait for running jobs to complete; position 1 in queue root/algorithm/video"
     )
 
     async def requested() -> bool:

@@ -273,7 +273,7 @@ async def test_c13_so_many_jobs_and_no_more(cluster: Cluster, muster_up: Muster)
     await cluster.until(told, what="the second to be told")
     assert await cluster.message("two") == (
         "Insufficient quota(kube-queue/max-jobs) in quota root/video: request 1, max 1, used 1. "
-        "Wait for running jobs to complete"
+        "Wait for running jobs to complete; position 1 in queue root/video"
     )
 
     async def counted() -> bool:

@@ -24,7 +24,7 @@ from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.deployed import every
 from kit.follow import Diary
-from kit.installation import NEEDED, PAGE, UPGRADE, Installation, figure, section, with_kuberay
+from kit.installation import ACCOUNTS, NEEDED, PAGE, UPGRADE, Installation, figure, section, with_kuberay
 from kit.kubeclient import Object
 from kit.pages import lines
 from kit.waiting import until
@@ -58,7 +58,10 @@ async def installed(
 ) -> AsyncIterator[Installation]:
     """The production form, by the page."""
     folder = tmp_path_factory.mktemp("production")
-    async with ControlPlane(prepare=with_kuberay, kwok=False) as plane, Installation(plane, folder) as found:
+    async with (
+        ControlPlane(users=ACCOUNTS, prepare=with_kuberay, kwok=False) as plane,
+        Installation(plane, folder) as found,
+    ):
         BEFORE.update(await inventory(found))
         await found.install()
         yield found

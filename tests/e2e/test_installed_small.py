@@ -15,7 +15,7 @@ from kit import facts, proof
 from kit.cluster import document_job
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
-from kit.installation import NEEDED, UPGRADE, Installation, figure, with_kuberay
+from kit.installation import ACCOUNTS, NEEDED, UPGRADE, Installation, figure, with_kuberay
 from kit.witness import Witness
 from muster.core.objects.meta import INTENT, QUEUED_AT
 from muster.events.system import LeaderStarted
@@ -28,7 +28,10 @@ async def installed(
     control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Installation]:
     folder = tmp_path_factory.mktemp("small")
-    async with ControlPlane(prepare=with_kuberay, kwok=False) as plane, Installation(plane, folder) as found:
+    async with (
+        ControlPlane(users=ACCOUNTS, prepare=with_kuberay, kwok=False) as plane,
+        Installation(plane, folder) as found,
+    ):
         await found.install(small=True)
         yield found
 

@@ -81,7 +81,7 @@ async def test_a_limit_below_what_is_used_takes_nothing_away(cluster: Cluster, m
     large = await waits(cluster)
     assert await cluster.message(large) == (
         "Exceeds quota(cpu) in quota root/algorithm/video: request 12, max 8. It can never be admitted like this: "
-        "lower the request or raise the max"
+        "lower the request or raise the max; position 2 to 4 in queue root/algorithm/video"
     )
     assert [reason for reason, _ in await cluster.told(large)] == ["ExceedsMaxQuota"]
     assert await cluster.running(first)

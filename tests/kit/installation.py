@@ -26,10 +26,11 @@ from kit.chart import FORMS
 from kit.cluster import Cluster
 from kit.compose import REPOSITORY
 from kit.container import runs_here
-from kit.controlplane import ControlPlane
+from kit.controlplane import ControlPlane, User
 from kit.crds import FOLDER
+from kit.doubles.asyncdriver import AsyncDriver
 from kit.kubeclient import KubeClient
-from kit.kubelet import Kubelet, Pod, Program
+from kit.kubelet import KUBELET, Kubelet, Pod, Program
 from kit.pages import Block, blocks, lines
 from kit.waiting import until
 from muster.bus.cell import open_log
@@ -37,6 +38,10 @@ from muster.bus.connection import Connection, connect
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
 from muster.events.envelope import Stored
+from muster.fakecluster.controllers import Controller
+from muster.kube import config
+from muster.kube.sources import FromKubeconfig
+from muster.kube.transport import KubeTransport
 from muster.runtime.natsaccounts import API, inbox, secret_of
 from muster_tools.installing import IMAGE, NATS_IMAGE
 
@@ -83,11 +88,26 @@ async def with_kuberay(plane: ControlPlane) -> None:
             await kube.create(disk)
 
 
+KUBERAY = User("system:serviceaccount:kuberay-operator:kuberay-operator", ("system:masters",))
+"""The account of KubeRay's operator: the policies know by name who runs a kind."""
+ACCOUNTS = (KUBERAY, KUBELET)
+
+
 class Bare(Cluster):
-    """A cluster that is thrown away whole: nothing is swept."""
+    """A cluster that is thrown away whole: nothing is swept. KubeRay acts under its own account."""
+
+    _operator: KubeTransport
+
+    async def __aenter__(self) -> Self:
+        self._operator = await config.connect(FromKubeconfig(str(self.plane.kubeconfig_for(KUBERAY))))
+        self._stack.push_async_callback(self._operator.close)
+        return await super().__aenter__()
 
     async def sweep(self) -> None:
         pass
+
+    def driver(self, *operators: Controller) -> AsyncDriver:
+        return AsyncDriver(self._operator, operators, lambda: time.time_ns() // 1_000_000)
 
 
 class Installation:

@@ -21,7 +21,7 @@ import aiohttp
 from kit.beside import still_running
 from kit.cluster import RUN_FOR
 from kit.container import Container
-from kit.controlplane import ControlPlane
+from kit.controlplane import ControlPlane, User
 from kit.kubeclient import ApiError, KubeClient, Object
 
 POLL_S = 0.25
@@ -123,6 +123,10 @@ def _conditions(status: Object) -> Mapping[str, str]:
     return {each["type"]: each["status"] for each in status.get("conditions") or () if each["type"] in READY}
 
 
+KUBELET = User("system:node:node-0", ("system:nodes", "system:masters"))
+"""The account that writes the status of pods: the policies know by name who may."""
+
+
 class Kubelet:
     """`async with Kubelet(plane, folder, images=...) as kubelet`: the nodes are ready.
 
@@ -130,7 +134,7 @@ class Kubelet:
     """
 
     def __init__(self, plane: ControlPlane, folder: Path, *, images: Mapping[str, Program], nodes: int = 4) -> None:
-        self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
+        self.kube = KubeClient(plane.url, token=KUBELET.token, ca_file=plane.ca_file)
         self.pods: dict[str, Pod] = {}
         """{uid: pod} of what runs here"""
         self._plane = plane
