@@ -138,7 +138,8 @@ async def test_c4_to_c8_with_the_rights_that_were_given(installed: Installation)
 
     await cluster.until(waits, 60.0, "the second job to be told why it waits")
     assert await cluster.message(second) == (
-        f"Insufficient quota(cpu) in quota {VIDEO}: request 12, max 14, used 12. Wait for running jobs to complete"
+        f"Insufficient quota(cpu) in quota {VIDEO}: request 12, max 14, used 12. Wait for running jobs to complete; "
+        f"position 1 in queue {VIDEO}"
     )
     wanted = [{"name": f"{second}-ray-qu", "namespace": "video", "position": 1}]
 
