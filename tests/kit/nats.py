@@ -82,16 +82,17 @@ def commit(number: int, *, stage: str = "watcher", shard: str = "", at: int | No
 
 
 async def leases_last(js: JetStream, cell: str, lease_s: float) -> None:
-    """Let what is in the bucket of leases run out after another time, also what is there already.
+    """Let the leases and the announced replicas run out after another time, also what is there already.
 
     So that a test is held up as long as it may be, and only then waits for something to run out.
     """
-    name = f"KV_{subjects.lease_bucket(cell)}"
-    info = await js.info(name)
-    assert info is not None
-    config = {**info.config, "max_age": int(lease_s * 1_000_000_000)}
-    config["duplicate_window"] = min(config["duplicate_window"], config["max_age"])
-    await js.ask(f"STREAM.UPDATE.{name}", config)
+    for bucket in (subjects.lease_bucket(cell), subjects.replica_bucket(cell)):
+        info = await js.info(f"KV_{bucket}")
+        if info is None:
+            continue
+        config = {**info.config, "max_age": int(lease_s * 1_000_000_000)}
+        config["duplicate_window"] = min(config["duplicate_window"], config["max_age"])
+        await js.ask(f"STREAM.UPDATE.KV_{bucket}", config)
 
 
 class Notices:
