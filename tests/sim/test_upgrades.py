@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -124,6 +125,42 @@ def test_one_that_started_before_muster_saw_it_is_held_and_the_service_stays() -
     assert [event.suspend for event in play.decided(GateSet)][-1:] == [True]
     assert not play.decided(SuspensionOrdered)
     play.prove()
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["within a second", "at once"])
+def test_an_operator_that_takes_the_suspension_back_is_asked_less_and_less_often(at_once: bool) -> None:
+    """As KubeRay 1.6 does: the cluster of a service is what the service says."""
+    play = play_of(6)
+    play.create()
+    play.cell.advance(20_000)
+    server = play.cluster.server
+    server.objects._mutate = None
+    for node in play.call("GET", api.NODES)["items"]:  # The new cluster never serves.
+        cordoned = [{"op": "add", "path": "/spec/unschedulable", "value": True}]
+        play.call("PATCH", api.NODES, "", node["metadata"]["name"], cordoned)
+    answered = server.handle
+
+    def undo() -> None:
+        for cluster in play.clusters():
+            if cluster["spec"].get("suspend"):
+                path = api.RAYCLUSTERS.path("ns", cluster["metadata"]["name"])
+                undone = json.dumps([{"op": "replace", "path": "/spec/suspend", "value": False}]).encode()
+                answered("PATCH", path, body=undone, content_type="application/json-patch+json")
+
+    def handled(method: str, path: str, **more: Any) -> Any:
+        answer = answered(method, path, **more)
+        if method == "PATCH" and "/rayclusters/" in path:
+            undo()
+        return answer
+
+    if at_once:
+        server.handle = handled  # type: ignore[method-assign]
+    play.edit(IMAGE, "ray:new")
+    for _ in range(120):
+        play.cell.advance(1_000)
+        undo()
+    held = [event for event in play.decided(GateSet) if event.suspend]
+    assert 3 <= len(held) <= 6  # 5, 10, 20, 40 and 80 s between them
 
 
 def scaling(play: ServicePlay, name: str = "s") -> None:

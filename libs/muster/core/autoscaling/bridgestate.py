@@ -90,16 +90,15 @@ class ServiceCluster(Struct):
     """A RayCluster of a RayService, running or held."""
 
     ref: Ref
-    rv: int
     held: bool
     cause: Cause
     """The newest event about the cluster."""
-    written_rv: int = 0
-    """resourceVersion of our last write: older sights of the cluster tell nothing about this write."""
+    wrote: bool | None = None
+    """The value of our last write; None before the first write."""
     tries: int = 0
-    """Writes without the wanted result."""
+    """Writes of the same value after the first."""
     rests_until: int = 0
-    """Log time before which nothing is written again."""
+    """Log time (ms) before which the same value is not written again."""
 
 
 NOTHING = RayDemand()

@@ -345,11 +345,13 @@ def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     grant = state.grants.get(event.owner.uid)
     if event.stay or (event.workers and not event.granted):
         state.surplus.pop(event.owner.uid, None)
-    service = event.suspend is not None and event.ref.uid in state.services.get(event.owner.uid, {})
-    if not (service or event.ref.uid in state.clusters) or grant is None or grant.attempt != event.attempt:
+    service = state.services.get(event.owner.uid, {}).get(event.ref.uid) if event.suspend is not None else None
+    if (service is None and event.ref.uid not in state.clusters) or grant is None or grant.attempt != event.attempt:
         return
     state.gates[event.ref.uid] = Cause(at.seq, at.item)
-    if service or event.stay:
+    if service is not None and event.suspend is not None:
+        upgrades.ordered(service, at.at, suspend=event.suspend)
+    if service is not None or event.stay:
         return
     if event.workers or event.claimant is not None:
         state.chosen.pop(event.ref.uid, None)
@@ -451,12 +453,6 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if event.action != "gate" or state.gates.get(event.ref.uid) != event.cause:
         return
     del state.gates[event.ref.uid]
-    for family in state.services.values():
-        if event.ref.uid in family:
-            if isinstance(event, EffectApplied):
-                family[event.ref.uid].written_rv = event.rv
-            else:
-                upgrades.rests(family[event.ref.uid], at.at)
     _deletion_answered(state, at, event)
     cluster = state.clusters.get(event.ref.uid)
     if cluster is None:

@@ -20,7 +20,7 @@ from muster.model.keys import Position
 from muster.model.workload import Workload
 
 REST_MS = 5_000
-"""Pause after a write that failed or did not last; doubled each time."""
+"""Pause between two writes of the same value; doubled each time."""
 LONGEST_REST = 8
 """Most doublings of the pause."""
 UNIT = GrowthUnit({PENDING: 1})
@@ -30,15 +30,13 @@ UNIT = GrowthUnit({PENDING: 1})
 
 
 def cluster_observed(state: BridgeState, at: Position, event: ChildObserved) -> None:
-    """A RayCluster of a RayService is as it is now. A write that another client took back rests before the next one."""
+    """A RayCluster of a RayService is as it is now."""
     child = event.child
     family = state.services.setdefault(child.owner_uid, {})
     known = family.get(child.ref.uid)
     if known is None:
-        known = family[child.ref.uid] = ServiceCluster(child.ref, child.rv, child.held, Cause(at.seq, at.item))
-    if child.rv > known.written_rv > known.rv and child.held is _is_wrong(state, child.owner_uid, known):
-        rests(known, at.at)
-    known.rv, known.held, known.cause = child.rv, child.held, Cause(at.seq, at.item)
+        known = family[child.ref.uid] = ServiceCluster(child.ref, child.held, Cause(at.seq, at.item))
+    known.held, known.cause = child.held, Cause(at.seq, at.item)
 
 
 def cluster_gone(state: BridgeState, _at: Position, event: ChildGone) -> None:
@@ -47,10 +45,10 @@ def cluster_gone(state: BridgeState, _at: Position, event: ChildGone) -> None:
             del state.services[owner]
 
 
-def rests(cluster: ServiceCluster, now: int) -> None:
-    """The last write brought nothing."""
-    cluster.rests_until = now + REST_MS * 2 ** min(cluster.tries, LONGEST_REST)
-    cluster.tries += 1
+def ordered(cluster: ServiceCluster, now: int, *, suspend: bool) -> None:
+    """The field is to be written: the same value not again at once, whether the write fails or is taken back."""
+    cluster.tries = cluster.tries + 1 if cluster.wrote is suspend else 0
+    cluster.wrote, cluster.rests_until = suspend, now + REST_MS * 2 ** min(cluster.tries, LONGEST_REST)
 
 
 def whole_of(workload: Workload) -> ReplicaCost:
@@ -58,14 +56,6 @@ def whole_of(workload: Workload) -> ReplicaCost:
     counted, full = workload.need.get("ack", {}), workload.need.get("full", {})
     pods = sum(pods.count for pods in workload.pod_sets)
     return ReplicaCost(counted, full if full != counted else None, pods)
-
-
-def _is_wrong(state: BridgeState, owner: str, cluster: ServiceCluster) -> bool:
-    return not _may_run(state, owner, cluster)
-
-
-def _may_run(state: BridgeState, owner: str, cluster: ServiceCluster) -> bool:
-    return state.pending_of(owner) is not cluster
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -114,10 +104,10 @@ def _next_of(state: BridgeState, owner: str) -> Decision | None:
             return due
     if newest is None or newest.ref.uid in state.gates:
         return None
-    if newest.rv < newest.written_rv or state.now < newest.rests_until:
-        return None
     hold = pending is newest
     if newest.held is hold or (hold and grant.waits != newest.ref.name):
+        return None
+    if newest.wrote is hold and state.now < newest.rests_until:
         return None
     return GateSet(
         cause=newest.cause,
