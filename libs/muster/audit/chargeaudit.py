@@ -37,7 +37,7 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.model.keys import root_of
-from muster.model.resources import Vector, add_into, highest, summed
+from muster.model.resources import Vector, add_into, beyond, highest, summed
 from muster.model.workload import ChildState, Workload
 
 LEFT_MS = 60_000
@@ -243,21 +243,17 @@ class ChargeAudit:
         if not wanted:
             return None
         helpers = summed(pods.request for pods in workload.auxiliary)
-        return summed([highest(live, wanted), helpers, _beyond(need, workload.asks)])
+        return summed([highest(live, wanted), helpers, beyond(need, workload.asks)])
 
 
 def _uncounted(workload: Workload, profile: str) -> Vector:
     """The part of a workload's pods that the profile leaves out."""
-    return _beyond(workload.asks, workload.need.get(profile, {}))
-
-
-def _beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
-    return {name: amount - limit.get(name, 0) for name, amount in amounts.items() if amount > limit.get(name, 0)}
+    return beyond(workload.asks, workload.need.get(profile, {}))
 
 
 def _more(amounts: Mapping[str, int], limit: Mapping[str, int]) -> str:
     """The amounts above a limit, in words."""
-    return ", ".join(f"{name} {amounts[name]}" for name in _beyond(amounts, limit))
+    return ", ".join(f"{name} {amounts[name]}" for name in beyond(amounts, limit))
 
 
 def _of(amounts: Mapping[str, int], names: Mapping[str, int]) -> str:

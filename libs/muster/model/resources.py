@@ -173,6 +173,16 @@ def highest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
     return result
 
 
+def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
+    """By how much the amounts are above a limit, per resource; other resources are left out."""
+    return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
+
+
+def positive(amounts: Mapping[str, int]) -> Vector:
+    """The amounts above zero, in the order of the resources."""
+    return {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
+
+
 def lowest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
     """Per resource of ``one`` the smaller of the two amounts."""
     return {name: min(amount, other.get(name, 0)) for name, amount in one.items()}

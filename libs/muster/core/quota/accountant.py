@@ -16,7 +16,7 @@ from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
 from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
-from muster.core.quota.accounting.rechecks import beyond, charge_due, usage_changed
+from muster.core.quota.accounting.rechecks import charge_due, usage_changed
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import Scratch, chain_of, demand_of
 from muster.core.quota.endings import release_reason
@@ -44,6 +44,7 @@ from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
 from muster.events.facts import NodeObserved
 from muster.model.demand import Shortfall
+from muster.model.resources import beyond
 
 
 class OwedWait(Struct):

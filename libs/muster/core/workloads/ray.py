@@ -36,7 +36,7 @@ from muster.core.objects.podspec import (
 from muster.core.workloads.common import Needs, count
 from muster.model.elastic import HeadService
 from muster.model.placing import ANYWHERE, PodRules
-from muster.model.resources import Vector, add_into, highest
+from muster.model.resources import Vector, add_into, beyond, highest
 
 # --- ray --------------------------------------------------------------------------------------------------------------
 
@@ -179,11 +179,6 @@ def autoscaler_of(cluster: RayClusterSpec, at: str) -> Vector:
         return {}
     own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
     return dict(SIDECAR) if own is None else container_request(own, f"{at}.autoscalerOptions")
-
-
-def beyond(own: Vector, usual: Vector) -> Vector:
-    """The owner's request for a helper of KubeRay, beyond the helper's usual request."""
-    return {name: amount - usual.get(name, 0) for name, amount in own.items() if amount > usual.get(name, 0)}
 
 
 def collector_of(cluster: RayClusterSpec, at: str) -> Vector:

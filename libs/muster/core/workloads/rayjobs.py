@@ -16,11 +16,11 @@ from muster.core.objects.meta import KAI_QUEUE, Meta
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Needs
 from muster.core.workloads.defined import ObjectView, Parts, Special
-from muster.core.workloads.ray import RayClusterSpec, add_cluster, beyond, served_at
+from muster.core.workloads.ray import RayClusterSpec, add_cluster, served_at
 from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.placing import ANYWHERE
 from muster.model.problem import FieldProblem, problem
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector, add_into, beyond
 from muster.model.workload import PodSet
 
 K8S_JOB = "K8sJobMode"

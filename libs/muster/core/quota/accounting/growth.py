@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.accounting.rechecks import beyond, recheck, running
+from muster.core.quota.accounting.rechecks import recheck, running
 from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.rayclaims import may_grow
@@ -35,7 +35,7 @@ from muster.events.elastic import (
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import PENDING, Counts
 from muster.model.keys import Position
-from muster.model.resources import Vector, add_into, highest
+from muster.model.resources import add_into, beyond, highest, positive
 from muster.model.workload import ChildState
 
 # --- folds --------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def _recharge(
         add_into(grant, share.cost(profile), count)
         add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
         pods += count * share.hosts
-    grant, aside = _positive(grant), _positive(aside)
+    grant, aside = positive(grant), positive(aside)
     request = highest(grant, running(state, entry, aside))
     return {
         "ref": entry.ref,
@@ -347,10 +347,6 @@ def _recharge(
         "pods": max(pods, state.presence.live_pods(entry.ref.uid), 0),
         "over": beyond(request, grant),
     }
-
-
-def _positive(amounts: Vector) -> Vector:
-    return {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
 
 
 def _charge(state: AccountantState, uid: str, common: Mapping[str, Any], scratch: Scratch) -> None:

@@ -22,7 +22,7 @@ from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.elastic import Counts
 from muster.model.keys import Position
-from muster.model.resources import Vector, highest, lowest, summed
+from muster.model.resources import Vector, beyond, highest, lowest, summed
 from muster.model.workload import Workload
 
 # --- usage ------------------------------------------------------------------------------------------------------------
@@ -115,11 +115,6 @@ def _fixed_now(state: AccountantState, entry: Entry, request: Mapping[str, int])
     now = state.scaling.fixed_of(workload)
     left = lowest(entry.fixed, now)
     return left if now and left != entry.fixed and request == to_come(state, entry)[0] else {}
-
-
-def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
-    """By how much the amounts are above a limit, per resource; other resources are left out."""
-    return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
 
 
 def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> Vector:

@@ -23,7 +23,7 @@ from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
-from muster.model.resources import Vector, add_into, lowest
+from muster.model.resources import Vector, add_into, beyond, lowest, positive
 from muster.model.workload import together
 
 Why = Literal["running_timeout", "no_pods", "unschedulable", "stale_gang"]
@@ -236,8 +236,9 @@ def taken_back(state: AccountantState, ordered: set[str]) -> Iterator[SurplusOrd
         if whole:
             yield SuspensionOrdered(cause=cause, ref=entry.ref, attempt=entry.attempt, reason="overuse")
         else:
-            surplus = {name: amount for name, amount in sorted(gives.items()) if amount > 0}
-            yield SurplusOrdered(cause=cause, ref=entry.ref, attempt=entry.attempt, queue=entry.queue, surplus=surplus)
+            yield SurplusOrdered(
+                cause=cause, ref=entry.ref, attempt=entry.attempt, queue=entry.queue, surplus=positive(gives)
+            )
 
 
 def reduced(state: AccountantState, entry: Entry) -> None:
@@ -259,8 +260,7 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
     uses = charge.request if entry.bypassed else charge.over
     if not uses or workload is None or not workload.outgoing:
         return uses
-    pending = workload.need.get("full", {})
-    return {name: amount - pending.get(name, 0) for name, amount in uses.items() if amount > pending.get(name, 0)}
+    return beyond(uses, workload.need.get("full", {}))
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:

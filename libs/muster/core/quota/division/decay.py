@@ -14,7 +14,7 @@ from math import isqrt
 from msgspec import Struct, field
 
 from muster.model.quota import Rules
-from muster.model.resources import Vector, add_into, in_bytes
+from muster.model.resources import Vector, add_into, in_bytes, positive
 
 BUCKETS = 64
 HALVES = 8
@@ -135,7 +135,7 @@ def _scaled(used: Mapping[str, Vector]) -> dict[str, Vector]:
 
 def _bounded(vector: Vector) -> Vector:
     amounts = {name: min(amount >> 20 if in_bytes(name) else amount, MOST) for name, amount in vector.items()}
-    return {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
+    return positive(amounts)
 
 
 def _times(vector: Vector, times: int) -> Vector:

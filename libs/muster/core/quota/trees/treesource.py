@@ -35,6 +35,7 @@ from muster.model.resources import (
     add_into,
     is_resource_name,
     parse_quantity,
+    positive,
     texts,
 )
 from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
@@ -190,8 +191,7 @@ class _TreeReader:
             self.broken(problem(path, "lend_limit_no_object", not_decoded(str(err)), key=LEND_LIMIT), place)
             return {}
         lent = self._amounts(path, "lendlimit", {name: str(value) for name, value in limits.items()}, place)
-        kept = {name: guaranteed.get(name, 0) - amount for name, amount in lent.items()}
-        return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
+        return positive({name: guaranteed.get(name, 0) - amount for name, amount in lent.items()})
 
     def _weight(self, path: str, attributes: dict[str, str], place: int) -> Vector:
         """A node's share among its siblings: one number for all resources limited by the root, or a number for each
