@@ -10,7 +10,8 @@ import pytest
 from kit import nodes
 from kit.packed import STOP_MS, Judge, Packed, Shape, claim, filled
 
-LEAST = {"tree": 0.99, "kai": 0.98}
+LEAST = 0.99
+LEAST_OF_KAI = 0.98
 """On other seeds queues of KAI give less: 88 % of seeds 124 to 147, where it was 93 %."""
 
 
@@ -68,7 +69,7 @@ def tally(seeds: range, most: int, *, kai: bool) -> Tally:
 def test_what_is_guaranteed_is_given(kai: bool) -> None:
     found = tally(range(12), 5, kai=kai)
     print(f"{'KAI queues' if kai else 'quota tree'}: {found.share:.1%} of what is guaranteed is given; {found}")
-    assert found.share >= LEAST["kai" if kai else "tree"]
+    assert found.share >= (LEAST_OF_KAI if kai else LEAST)
     assert not found.vain
     assert found.dear * 10 <= found.judged
 
@@ -97,7 +98,7 @@ def test_moves_break_no_guarantee(kai: bool) -> None:
                 cluster.ends(name)
                 cluster.passes(2 * STOP_MS)
         cluster.bench.sound()
-    assert given.share >= LEAST["kai" if kai else "tree"], given
+    assert given.share >= LEAST, given
     assert moved, "no job moved: these clusters say nothing"
 
 
