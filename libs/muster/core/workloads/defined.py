@@ -7,6 +7,7 @@ unusable field is named by its path, and everything else of an object is passed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -183,10 +184,12 @@ class ObjectView(NamedTuple):
         return node
 
 
-def _alternatives(path: str) -> list[str]:
-    return [part.strip() for part in path.split("|")]
+@cache
+def _alternatives(path: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in path.split("|"))
 
 
+@cache
 def _steps(path: str) -> tuple[str, ...]:
     return tuple(step for step in path.replace("[]", ".[]").split(".") if step)
 
