@@ -325,12 +325,6 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
     await witness.follow.caught_up()
     await cluster.until(lambda: not witness.live, what="the RayCluster of the first job to go")
 
-    async def dequeued() -> bool:
-        return await cluster.phase(second) == "Dequeued"
-
-    # While nobody starts what is told to run: else it may be running before anybody has looked.
-    async with cluster.without_kuberay():
-        await cluster.until(dequeued, what="the unit of the second job to be Dequeued")
     await cluster.complete(second)
 
     async def empty() -> bool:

@@ -162,8 +162,10 @@ class Cluster:
     async def without_kuberay(self) -> AsyncIterator[None]:
         """While this lasts the operator is stopped."""
         await self._kuberay.aclose()
-        yield
-        await self._run_kuberay()
+        try:
+            yield
+        finally:
+            await self._run_kuberay()
 
     async def _run_kuberay(self) -> None:
         await self._kuberay.enter_async_context(self.beside(self.driver(KubeRayOperator(self._settings)).run()))

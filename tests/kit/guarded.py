@@ -9,6 +9,7 @@ from kit import jobs
 from kit.cluster import RAY, SCHEDULING, add_nodes, document_job, furnish
 from kit.controlplane import ControlPlane, User
 from kit.deployed import account, account_groups, objects
+from kit.installation import ACCOUNTS
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.waiting import until
 from muster.core.gang.declare import NAME_LABELS as GANG_NAMES
@@ -106,7 +107,7 @@ ROLES = {
 async def guarded(*, works: bool = False) -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users. ``works``: with nodes that run pods."""
     tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE, ARGO]
-    users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, AUTOSCALER, JOBSETS, LEADERS, SPARK]
+    users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, *ACCOUNTS, AUTOSCALER, JOBSETS, LEADERS, SPARK]
     async with ControlPlane(users=users, scheduler=works, kwok=works, prepare=furnish) as plane:
         if works:
             await add_nodes(plane)
@@ -211,6 +212,22 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
                 return False
 
             await until(works, what=f"the policy of {probe['kind']}s to be in force")
+
+        async def warns() -> bool:
+            labels = {"app": "probe"}
+            template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+            made = await alice.create(
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "metadata": {"name": "probe", "namespace": MANAGED},
+                    "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+                }
+            )
+            await kube.delete(made["apiVersion"], made["kind"], "probe", MANAGED)
+            return bool(alice.warnings)
+
+        await until(warns, what="the policy of Deployments to be in force")
     if mutates(plane):
         for kind, row in KINDS.items():
             probe = job(suspend=False) if kind == "RayJob" else jobs.KINDS[kind].make("probe", MANAGED)
