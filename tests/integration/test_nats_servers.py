@@ -240,11 +240,14 @@ async def test_a_damaged_copy_of_the_log_is_named_and_rebuilt(tmp_path: Path, mo
             await until(lambda: not made.equal(), what="the files to differ")
             await made.append(1)
             await until(made.equal, 60.0, 0.2, what="what cannot be read to be rebuilt")
-            info = await made.js.info(STREAM)
-            assert info is not None
-            assert info.config["num_replicas"] == 3
-            assert info.state.messages == made.stored
-        assert not any("muster.dev" in name for name in info.config["metadata"])
+
+            async def as_before() -> bool:
+                info = await made.js.info(STREAM)
+                assert info is not None
+                marked = any("muster.dev" in name for name in info.config["metadata"])
+                return info.config["num_replicas"] == 3 and info.state.messages == made.stored and not marked
+
+            await until(as_before, 30.0, 0.2, what="the stream to have three replicas, every message and no mark")
 
 
 async def fine(made: Cell) -> list[Finding]:
