@@ -405,13 +405,7 @@ class Reading:
             return "evicted, refused or failed lately"
         if tree.is_kai:
             return "" if self._preemptible(job) else "not preemptible"
-        borrows = any(
-            self.used(leaf)[resource] + amount > tree.nodes[leaf].guaranteed.get(resource, 0)
-            for resource, amount in queued["request"].items()
-        )
-        freely, expected = queued.get("freely_ms", 0), queued.get("expected_ms", 0)
-        kept = freely or tree.rules.get("borrow-freely", "0") != "0"
-        return "lending is kept" if borrows and kept and not 0 < expected <= freely else ""
+        return ""
 
     @staticmethod
     def _preemptible(job: Json) -> bool:

@@ -59,17 +59,6 @@ def held_for_another() -> tuple[Scene, str]:
     return scene, "b/late"
 
 
-def kept_for_owners() -> tuple[Scene, str]:
-    """The owner had all of its own until now; nothing is known of how long the one runs that would borrow it."""
-    scene = Scene()
-    scene.tree_of(*TWO, borrow_freely="1h")
-    scene.lines("synced", "job a/own cpu=5")
-    scene.runs("a/own")
-    scene.bench.pass_time(60_000)
-    scene.lines("job b/full cpu=3", "finishes a/own", "cluster-gone a/own", "job b/more cpu=1")
-    return scene, "b/more"
-
-
 def weighed() -> tuple[Scene, str]:
     scene = Scene()
     scene.tree_of(*TWO, runtime="weight")
@@ -209,7 +198,6 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "InsufficientRuntimeQuota": weighed,
     "WaitingForClaim": lambda: (claimed(), "a/owed"),
     "QuotaHeld": held_for_another,
-    "QuotaKept": kept_for_owners,
     "Queued": room_again,
     "Paused": paused,
     "BehindHead": behind_the_head,

@@ -23,7 +23,6 @@ from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.preemption import claimants
 from muster.core.preemption.plans import nodes_for
-from muster.core.queueing.lending import Reserve
 from muster.core.quota.candidates import basis
 from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.victimsearch.profiles import owed
@@ -76,9 +75,6 @@ def some_rules(rng: Random) -> dict[str, str]:
         "reclaim-grace": rng.choice(("", "", "2m")),
         "least-attained": rng.choice(("", "", "1h,4h")),
     }
-    beside = Random()
-    beside.setstate(rng.getstate())  # drawn beside the others: the histories before it was there stay as they were
-    rules["borrow-freely"] = beside.choice(("", "", "1m"))
     return {name: text for name, text in rules.items() if text}
 
 
@@ -357,8 +353,7 @@ class Turmoil(Chaos):
             first = queues.book.position(job.queue, job.place) == 1
             behind = queues.is_blocking(job.queue) and not (first and not queues.before_on_nodes(job.queue, job.place))
             if not behind and queues.not_before.get(job.ref.uid, 0) <= self.bench.now:
-                kept = Reserve(queues, self.bench.now).keeps(job)
-                short = kept or ledger.shortfall(job.queue, job.demand, now=self.bench.now)
+                short = ledger.shortfall(job.queue, job.demand, now=self.bench.now)
                 assert short is not None, f"{job.ref} waits and would fit"
         if self.placed:
             self._nobody_has_room(self.bench.states["gang_admitter"])

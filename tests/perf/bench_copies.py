@@ -58,7 +58,6 @@ class Ruled(NamedTuple):
 DEFAULT = Ruled("default", {})
 PRESETS = (
     Ruled("preset fair", {"preset": "fair"}),
-    Ruled("preset thrifty", {"preset": "thrifty"}),
     Ruled("preset checkpointed, half save", {"preset": "checkpointed"}, HALF),
 )
 

@@ -30,7 +30,6 @@ UNBOUND = ("fifo", "best-effort-fifo", "sjf", "srtf")
 """Policies that know no quota."""
 RECLAIMING = ("kueue-like", "kai-like")
 FAIR = {"preset": "fair"}
-LENDING = {"borrow-freely": "4h"}
 WEEK_MS = 7 * 24 * 3_600_000
 GRACES = ("0s", "60s", "5m", "15m", "1h")
 HALF = Stops(checkpoint=1_800_000, checkpointing=500, restart=60_000)
@@ -50,7 +49,7 @@ FILES = {"64 GPUs": "muri_testbed_64gpu.csv", "gang-heavy": "muri_trace1_gang.cs
 Case = tuple[str, Trace, str, dict[str, str], Stops]
 """(name, trace, policy, rules of the tree, what a stop costs)"""
 
-OURS = (("preset fair", FAIR), ("default", {}), ("default, lends", LENDING))
+OURS = (("preset fair", FAIR), ("default", {}))
 
 FIGURES: Mapping[str, Callable[[SimulationMetrics, int], float]] = {
     "mean completion, s": lambda found, _: found.jct_mean_s or 0,
@@ -106,7 +105,7 @@ def options(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks without a reclaim grace. Aims: mean completion of 22,500 s and no more lost than by "
         "kueue-like; where half of the jobs save their work, 17,000 s and a quarter of what kueue-like loses. `preset "
-        "fair`: `muster.dev/preset: fair`. `lends`: `muster.dev/borrow-freely: 4h`. `half save`: half of the jobs "
+        "fair`: `muster.dev/preset: fair`. `half save`: half of the jobs "
         "note a checkpoint every 1,800 s, and all take 60 s to work again. `preset "
         "checkpointed`: `muster.dev/least-attained: 4h,32h`."
     )
@@ -116,8 +115,7 @@ def options(traces: Path, say: Progress) -> Grid:
 def opted(traces: Path) -> Iterator[Case]:
     trace = two_weeks(traces)
     served = ("preset checkpointed", {"preset": "checkpointed"})
-    both = ("preset checkpointed, lends", LENDING | {"preset": "checkpointed"})
-    for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (*OURS[1:], served, both))):
+    for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (*OURS[1:], served))):
         for named, rules in ours:
             yield f"muster, {named}{saving}", trace, MUSTER, rules, stops
         for policy in RECLAIMING:
@@ -127,7 +125,7 @@ def opted(traces: Path) -> Iterator[Case]:
 def graces(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks. `grace`: how long who is owed waits before others are evicted for it, "
-        "`muster.dev/reclaim-grace`. `lends`: `muster.dev/borrow-freely: 4h`. What is unserved of a guarantee within "
+        "`muster.dev/reclaim-grace`. What is unserved of a guarantee within "
         "the grace counts as unserved too. The other policies know no grace: their rows are those of the section above."
     )
     return _grid("The Philly trace by reclaim grace", about, graced(traces), say)
@@ -166,7 +164,7 @@ def others(traces: Path, say: Progress) -> Grid:
         "Rules that were tuned on one trace are not done: the two weeks with arrivals 1.3 times as dense, with jobs "
         "twice as large, with all jobs in one queue, backwards (the last job comes first), and with the first three of "
         "every twenty jobs four times as large; and two traces of 64 GPUs in one queue, Muri's testbed (400 jobs) and "
-        "one of which a third are gangs of 8 GPUs or more (1,494 jobs). `lends`: `muster.dev/borrow-freely: 4h`."
+        "one of which a third are gangs of 8 GPUs or more (1,494 jobs)."
     )
     return _grid("Deciding on other traces", about, transformed(traces), say)
 

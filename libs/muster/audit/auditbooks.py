@@ -31,7 +31,7 @@ from muster.events.elastic import GrowthGranted, GrowthOption, GrowthRequested, 
 from muster.events.reasons import ReleaseReason
 from muster.events.system import PlacementChosen
 from muster.model.elastic import Counts
-from muster.model.keys import Ref, path_chain, root_of
+from muster.model.keys import Ref, path_chain
 from muster.model.quota import JOBS, KAI_ROOT, MACHINES, QuotaNode, QuotaTree
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim
@@ -85,10 +85,6 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) 
     return ChargeSeen(queue, request, attempt, pods, gives, adopted=adopted, granted=request, named=event.named)
 
 
-FREELY_MS = 7 * 24 * 3_600_000
-"""Longest wait of a job that borrows only the part not kept for owners."""
-
-
 def rests_after(reason: ReleaseReason) -> bool:
     """Whether a job rests after the end of its charge for this reason. The queue sorter proposes a resting job again
     after a pause, or when nodes have room.
@@ -113,27 +109,16 @@ class WaitingSeen(Struct):
     proposed: bool = False
     rests: bool = False
     """An older attempt of the job has failed: other jobs may be tried earlier until the next try."""
-    expected_ms: int = 0
-    freely_ms: int = 0
-    """Longest expected run (ms) of a job that borrows all free quota, where the job's tree keeps quota for owners."""
-    queued_at: int = 0
-    """Log time (ms)"""
 
-    def lines(self, at: int, soon: Mapping[str, int]) -> list[tuple[Any, ...]]:
-        """The job's lines: the line of equal requests, and for a free borrower also the line of such free borrowers.
-
-        ``soon``: root -> longest expected run of such a borrower by now.
-        """
-        line = (self.queue, *self.asks)
-        ends_soon = 0 < self.expected_ms <= max(self.freely_ms, soon.get(root_of(self.queue), 0))
-        freely = self.freely_ms and (ends_soon or at >= self.queued_at + FREELY_MS)
-        return [line, (*line, "freely")] if freely else [line]
+    @property
+    def line(self) -> tuple[Any, ...]:
+        """The line of equal requests in the job's queue."""
+        return (self.queue, *self.asks)
 
 
 def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
     place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
-    times = event.expected_ms, event.freely_ms, event.queued_at
-    return WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq, False, False, *times)
+    return WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq)
 
 
 def asks_for(asked: GrowthRequested, growth: GrowthOption, attempt: int) -> bool:

@@ -40,7 +40,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.quota import DEFAULT_RULES, QuotaNode, Rules
+from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 
 _OTHERS = (7, 10, 12, 14, 18, 20, 24)
@@ -67,9 +67,6 @@ class Auditor:
         self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
         self._waiting: dict[str, WaitingSeen] = {}
-        self._soon: dict[str, int] = {}
-        self._said: dict[str, int] = {}
-        """root -> longest expected run of a free borrower: as of the commit before, and as of this commit"""
         self._priorities: dict[str, int] = {}
         """uid -> priority at the last queueing"""
         self._applied: set[tuple[str, int, str]] = set()
@@ -86,7 +83,6 @@ class Auditor:
         stored = self._judge.hear(stored)
         self._seq = stored.seq
         self.commits += 1
-        self._soon.update(self._said)
         if stored.void:
             return
         for book in self._books:
@@ -166,11 +162,6 @@ class Auditor:
 
     def _settle(self, event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         """Move charges to the leaves of the trees in force."""
-        if isinstance(event, QuotaTreeAccepted):
-            self._ruled(event.tree.root, event.tree.rules)
-        else:
-            for root in [root for root, tree in self._trees.by_root.items() if tree.ref.uid == event.ref.uid]:
-                self._ruled(root, DEFAULT_RULES)
         self._trees.note(event, self._seq)
         self._used = {}
         for uid, charge in self._charges.items():
@@ -179,22 +170,12 @@ class Auditor:
                 charge.queue = self._trees.leaf(workload.ref.namespace, charge.named) or charge.queue
             self._add(charge, 1)
 
-    def _ruled(self, root: str, rules: Rules) -> None:
-        """The tree's rule for free borrowers counts for every waiting job."""
-        before, allowed = self._trees.by_root.get(root), rules.borrow_freely_ms
-        if allowed == (before.rules if before is not None else DEFAULT_RULES).borrow_freely_ms:
-            return
-        self._said[root] = max(allowed, 0)
-        for waiting in self._waiting.values():
-            waiting.freely_ms = max(allowed, 0) if root_of(waiting.queue) == root else waiting.freely_ms
-
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
         self._waiting[event.ref.uid] = waiting_of(event, self._seq)
-        self._said[root_of(event.queue)] = event.freely_ms
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
-        """I15: of equal requests in one queue the first is tried first, among the jobs that may borrow as much.
+        """I15: of equal requests in one queue the first is tried first.
 
         A job that waited for its places uses the quota held for this job, and no other claim's quota.
         """
@@ -207,8 +188,7 @@ class Auditor:
                 and uid not in self._charges
                 and waiting.seq <= commit.in_seq
             ):
-                for line in waiting.lines(commit.at, self._soon):
-                    heads[line] = min(waiting.place, heads.get(line, waiting.place))
+                heads[waiting.line] = min(waiting.place, heads.get(waiting.line, waiting.place))
         for candidate in event.candidates:
             mine = self._waiting.get(candidate.ref.uid)
             if mine is None or mine.attempt != candidate.attempt:
@@ -216,7 +196,7 @@ class Auditor:
             mine.proposed, mine.rests = True, False
             if self._trees.changed > commit.in_seq:
                 continue
-            head, held = heads.get(mine.lines(commit.at, self._soon)[-1]), self._orders.by_uid.get(candidate.ref.uid)
+            head, held = heads.get(mine.line), self._orders.by_uid.get(candidate.ref.uid)
             first = head is None or mine.place < head or (held is not None and held.for_nodes)
             self._check("I15", first, f"{candidate.ref} is tried before {head.key if head else ''}")
 

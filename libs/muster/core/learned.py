@@ -87,37 +87,11 @@ class RunTimes(Struct):
         return 2 * soon > sum(longer.values())
 
 
-class RunsSoFar(Struct):
-    """The running jobs of a kind."""
-
-    count: int = 0
-    since: int = 0
-    """The sum of the log times (ms) of their starts."""
-
-
 class Durations(Struct):
     """Kinds of jobs, by the lengths of their runs."""
 
     kinds: dict[str, RunTimes] = field(default_factory=dict)
     """kind of job (see :func:`kinds_of`) -> ended runs; the kind with the last end is last"""
-    running: dict[str, RunsSoFar] = field(default_factory=dict)
-    """kind of job -> running jobs, where noted"""
-
-    def began(self, kinds: tuple[str, ...], now: int) -> None:
-        """A run of a job of these kinds began at a log time (ms)."""
-        for kind in kinds:
-            running = self.running.setdefault(kind, RunsSoFar())
-            running.count += 1
-            running.since += now
-
-    def stopped(self, kinds: tuple[str, ...], since: int) -> None:
-        """A run with this start has ended, or was stopped."""
-        for kind in kinds:
-            running = self.running[kind]
-            running.count -= 1
-            running.since -= since
-            if not running.count:
-                del self.running[kind]
 
     def ended(self, kinds: tuple[str, ...], ms: int) -> None:
         """A run of a job of these kinds took so long."""
@@ -128,18 +102,12 @@ class Durations(Struct):
         while len(self.kinds) > MAX_KINDS:
             del self.kinds[next(iter(self.kinds))]
 
-    def mean(self, kinds: tuple[str, ...], now: int = 0) -> int:
-        """Mean run time of such a job, ms, by the finest kind with enough ended runs; 0 where no kind has enough.
-
-        ``now``: log time (ms); then running jobs count with their time so far: the total time of all runs, ended or
-        not, per ended run. While long runs of a kind still run, the mean of the ended runs alone is too low.
-        """
+    def mean(self, kinds: tuple[str, ...]) -> int:
+        """Mean run time of such a job, ms, by the finest kind with enough ended runs; 0 where no kind has enough."""
         for kind in kinds:
             spread = self.kinds.get(kind)
             if spread is not None and spread.count >= ENOUGH_RUNS:
-                running = self.running.get(kind) if now else None
-                so_far = running.count * now - running.since if running is not None else 0
-                return (spread.total + so_far) // spread.count
+                return spread.total // spread.count
         return 0
 
     def left(self, kinds: tuple[str, ...], ran: int) -> int | None:

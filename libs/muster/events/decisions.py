@@ -68,12 +68,6 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """ms since the epoch; together with priority this is its place in the queue."""
     rank: int = 0
     """ms since the epoch: its place instead of ``queued_at``, in a tree that orders by learned durations; else 0."""
-    expected_ms: int = 0
-    """How long such jobs have run on average, in a tree that lends by that; 0 where nothing is known."""
-    freely_ms: int = 0
-    """How long one is expected to run at the most that borrows whatever is free; 0 for any time."""
-    freely_at: int = 0
-    """ms since the epoch: from then on it does so all the same; 0 where ``freely_ms`` is."""
     generation: int = 0
     """metadata.generation of the object as it was then."""
 

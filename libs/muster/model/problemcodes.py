@@ -21,6 +21,7 @@ ObjectCode = Literal[
     "not_a_namespace",
     "not_a_uid",
     "none_of",
+    "retired",
     "neither",
     "not_a_quantity",
     "negative",

@@ -100,10 +100,6 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     longest, or that too with expected GPU time as a handicap."""
     least_attained_ms: tuple[int, ...] = ()
     """GPU time at which a job that keeps checkpoints reaches the next level, rising; empty: no levels."""
-    borrow_freely_ms: int = -1
-    """How long a job is expected to run at the most that borrows whatever is free; any other borrows what owners have
-    not wanted lately. 0: every job borrows whatever is free. -1: so it is but in the order ``learned``, where the log
-    says what is long."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
     charge_pods: Literal["", "none", "all"] = ""
@@ -116,11 +112,6 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How much that weighs against the weights of the queues, in thousandths."""
     preempt_lower_priority: bool = False
     """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
-
-    @property
-    def keeps_for_owners(self) -> bool:
-        """Whether jobs that may run long borrow only quota without recent demand by the owners."""
-        return self.borrow_freely_ms > 0 or (self.borrow_freely_ms < 0 and self.order == "learned")
 
     def least_run_ms(self, evictions: int) -> int:
         """The least run time of a workload with so many evictions, before the next eviction."""

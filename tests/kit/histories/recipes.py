@@ -231,7 +231,7 @@ def pod_gangs(seed: int) -> Callable[[], Log]:
 def trace(
     made: Callable[[Path], Trace], *, placement: str = "off", faults: FaultSchedule = NO_FAULTS, **rules: str
 ) -> Callable[[], Log]:
-    """Jobs in virtual time through the real stages; ``rules`` of the tree as ``borrow_freely="4h"``."""
+    """Jobs in virtual time through the real stages; ``rules`` of the tree as ``reclaim_grace="15m"``."""
     return lambda: of_trace(made, placement, faults, rules)
 
 

@@ -34,7 +34,6 @@ from kit.traces import philly as all_of_philly
 from kit.turmoil import Turmoil
 from muster.tracesim.faults import Fault, FaultSchedule
 
-LENDING = {"borrow_freely": "4h"}
 BROKEN = FaultSchedule(
     (
         Fault("node_loss", 3_600_000, 7_200_000, ("node-0000",)),
@@ -46,7 +45,6 @@ BROKEN = FaultSchedule(
 TRACES = {
     "philly-default": Recipe(trace(philly(400, 2))),
     "philly-fair": Recipe(trace(philly(400, 2), preset="fair")),
-    "philly-lending": Recipe(trace(philly(400, 3), borrow_freely="10m")),
     "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h")),
     "philly-reclaim-grace": Recipe(trace(philly(200, 2), reclaim_grace="15m")),
     "philly-placed": Recipe(trace(philly(200, 2), placement="pack")),
@@ -219,7 +217,6 @@ REAL: dict[str, Recipe] = {
 
 LARGE: dict[str, Recipe] = {
     "philly-two-weeks": Recipe(trace(whole(all_of_philly))),
-    "philly-two-weeks-lending": Recipe(trace(whole(all_of_philly), **LENDING)),
     "gang-heavy": Recipe(trace(whole(lambda folder, into: muri(folder / "muri_trace1_gang.csv", into)))),
 }
 """Too large to keep: recorded before and after a change, and compared. MUSTER_TEST_TRACES names their traces."""

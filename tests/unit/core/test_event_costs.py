@@ -16,12 +16,12 @@ from kit.steps import calls
 from muster.core.preemption import claimants, makingroom
 from muster.core.preemption.heads import Heads, Refused
 from muster.core.preemption.preemptorstate import PreemptorState, UnplacedClaimant
-from muster.core.queueing import choice, lending
-from muster.core.queueing.book import Book, Shape
+from muster.core.queueing import choice
+from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.quota.division import dividing
-from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
+from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, GangDeferred
 from muster.events.effects import EffectApplied
@@ -242,21 +242,6 @@ def test_of_the_jobs_of_a_queue_that_may_claim_the_first_is_looked_at() -> None:
     places = [job.place for _, job in (first, *found)]
     assert len(places) == 20
     assert places == sorted(places)
-
-
-def test_what_is_kept_for_owners_is_looked_at_every_hour_where_many_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    state, looked, keys = full(5, 1000, 0).states["queue_sorter"], list[str](), list(range(1000))
-
-    def awake(book: Book, _: Ledger) -> Iterator[str]:
-        for _, key in zip(keys, book.shapes, strict=False):
-            looked.append(key)
-            yield key
-
-    monkeypatch.setattr(Book, "awake", awake)
-    assert lending.next_look(state.queues, 7) == [lending.HOUR_MS]
-    assert len(looked) <= 2 * lending.MAX_LOOKED
 
 
 def per_commit(bench: Bench, what: str) -> float:

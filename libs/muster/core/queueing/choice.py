@@ -11,7 +11,6 @@ from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
-from muster.core.queueing.lending import Reserve, keeps_for_owners
 from muster.core.queueing.queueorder import Turn, first_turn_with, turn_of, used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.sorterstate import SorterState
@@ -40,7 +39,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             fresh.setdefault(job.shape, []).append(job)
     turns: dict[str, _Turn] = {}
     scratch = Scratch()
-    reserve, rooms = Reserve(state.queues, state.now), Rooms(state.queues.ledger, state.queues.proposed, state.now)
+    rooms = Rooms(state.queues.ledger, state.queues.proposed, state.now)
 
     for uid in [*state.queues.ledger.claims.by_uid] if state.queues.proposed.extra else ():
         asking = state.queues.jobs.get(uid)
@@ -49,7 +48,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
 
     def joined(queue: str) -> _Turn | None:
         if queue not in turns and "admissions" not in state.queues.resting(queue):
-            turns[queue] = _Turn(state, queue, skip, reserve, rooms)
+            turns[queue] = _Turn(state, queue, skip, rooms)
         return turns.get(queue)
 
     book = state.queues.book
@@ -179,10 +178,9 @@ class _ShapeLine:
 class _Turn:
     """A queue during the choice of candidates: the heads of its lines, best first."""
 
-    def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve, rooms: Rooms) -> None:
+    def __init__(self, state: SorterState, queue: str, skip: set[str], rooms: Rooms) -> None:
         self.state = state
         self.rooms = rooms
-        self.reserve = reserve if keeps_for_owners(state.queues.ledger, queue) else None
         self.queue = queue
         self.skip = skip
         self.slots = slots_of(state.queues, queue, rooms)
@@ -281,14 +279,6 @@ class _Turn:
         while self._has_head(scratch):
             place, key = self.heads[0]
             line = self.lines[key]
-            if self.reserve is not None and self._is_kept(place.uid, line, scratch):
-                if self.blocking:
-                    if self._to_held():
-                        continue
-                    return False
-                line.takes = self.reserve.spares  # The reason against borrowing is the same for all jobs of the shape.
-                self._next()
-                continue
             now, uid, ledger = self.state.now, place.uid, self.rooms.ledger
             if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, uid=uid):
                 return True
@@ -326,11 +316,6 @@ class _Turn:
             heapreplace(self.heads, (following, self.heads[0][1]))
         else:
             heappop(self.heads)
-
-    def _is_kept(self, uid: str, line: _ShapeLine, scratch: Scratch) -> bool:
-        """Whether the free quota is kept for owners, and not lent to a long job."""
-        job = line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
-        return self.reserve is not None and self.reserve.keeps(job, scratch) is not None
 
     def _to_held(self, *, here: bool = False) -> bool:
         """Drop heads up to the next job with held quota; False without such a job. ``here``: the first head may be the

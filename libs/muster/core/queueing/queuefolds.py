@@ -13,7 +13,6 @@ from typing import Any, Protocol, assert_never
 from msgspec.structs import replace
 
 from muster.core.observed.seen import Seen
-from muster.core.queueing import lending
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
@@ -56,8 +55,7 @@ from muster.events.facts import (
 from muster.events.reasons import after_release
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
-from muster.model.keys import Position, root_of
-from muster.model.quota import DEFAULT_RULES
+from muster.model.keys import Position
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
@@ -161,7 +159,6 @@ def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> 
         queues.ledger.unpark(uid)
     if uid in queues.ledger.charges and not event.workload.suspended:
         queues.resumed[uid] = None
-    lending.runs(queues, uid, at.at)
     return (uid,)
 
 
@@ -188,7 +185,6 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 
 
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
-    lending.ruled(queues, event.tree.root, event.tree.rules)
     queues.ledger.install(event.tree)
     return _trees_changed(queues, at.at)
 
@@ -200,8 +196,6 @@ def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Itera
 
 
 def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
-    for root in [root for root, tree in queues.ledger.trees.items() if tree.ref.uid == event.ref.uid]:
-        lending.ruled(queues, root, DEFAULT_RULES)
     queues.ledger.remove(event.ref.uid)
     return _trees_changed(queues, at.at)
 
@@ -210,7 +204,6 @@ def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
     for uid, charge in queues.ledger.charges.items():
         if uid in queues.jobs and uid in queues.resumed:
             _stands_at(queues.jobs[uid], charge.queue)
-        lending.charged(queues, uid, now)
     queues.book.rejudge(queues.ledger)
     return queues.workloads
 
@@ -226,7 +219,6 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
         job.status = "charged"
         job.placement = event.placement if isinstance(event, QuotaReserved) else ""
     queues.ledger.charge(uid, charge_of(event, at), claimant_of(event))
-    lending.runs(queues, uid, at.at)
     queues.book.moved(event.queue, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return (uid,)
@@ -237,7 +229,6 @@ def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
-        lending.charged(queues, event.ref.uid, at.at)
         for queue in (before.queue, event.queue):
             queues.book.moved(queue, queues.ledger, cause)
     queues.book.resized(queues.ledger, cause)
@@ -286,7 +277,6 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
         else:
             left = queues.jobs.pop(uid)
     queues.resumed.pop(uid, None)
-    lending.runs(queues, uid, at.at)
     _waits_after(queues, at, event, left)
     return (uid,)
 
@@ -361,7 +351,6 @@ def charge_changed(
     if isinstance(event, GrowthGranted):
         queues.ledger.grown(event.ref.uid, event.added, at.at)
     if moved is not None:
-        lending.charged(queues, event.ref.uid, at.at)
         queues.book.moved(moved[0], queues.ledger, Cause(at.seq, at.item))
         queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return ()
@@ -421,10 +410,8 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
     queues.ledger.queued(uid, ask_of(event))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs[uid] = job_from(event, Cause(at.seq, at.item))
-    queues.lending.soon[root_of(event.queue)] = event.freely_ms
     if uid in queues.ledger.charges:
         job.status = "charged"
-        lending.charged(queues, uid, at.at)
     else:
         queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
     return (uid,)
@@ -437,7 +424,6 @@ def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(queues, job)
         del queues.jobs[event.ref.uid]
-        lending.charged(queues, event.ref.uid, at.at)
     return (event.ref.uid,)
 
 

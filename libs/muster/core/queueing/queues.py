@@ -17,7 +17,6 @@ from muster.events.facts import QueueObserved
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand
 from muster.model.keys import Ref
-from muster.model.resources import Vector
 from muster.model.workload import Workload
 
 JobStatus = Literal["waiting", "proposed", "charged"]
@@ -42,12 +41,6 @@ class Job(Struct):
     """The event that made the job worth trying, or last changed the job."""
     placement: str = ""
     """The layout of the pods on nodes, by the rules of the queue at the reservation."""
-    expected_ms: int = 0
-    """Mean run time of such jobs at the time of queueing, in a tree that lends by run time; 0: unknown."""
-    freely_ms: int = 0
-    """Longest expected run time of a job that borrows all free quota, at the time of queueing; 0 for any time."""
-    freely_at: int = 0
-    """Log time (ms) from which the job borrows all free quota in any case."""
     growth: GrowthOption | None = None
     """The replicas asked for beyond the grant, for a running Ray cluster."""
 
@@ -83,41 +76,6 @@ class WaitsForNodes(Struct, frozen=True):
     """
 
 
-class WantedSince(Struct, frozen=True):
-    """The part of its guarantee wanted by a leaf since a log time (ms)."""
-
-    since: int
-    amounts: Vector
-
-
-class Loan(Struct, frozen=True):
-    """The charge of a job expected to end soon."""
-
-    leaf: str
-    amounts: Vector
-    until: int
-    """Log time (ms) until which the end is expected; 0 before the start of the run."""
-
-
-class Lending(Struct):
-    """The state for lending of unused guarantees (``lending.py``), in trees that lend by run time."""
-
-    soon: dict[str, int] = field(default_factory=dict)
-    """root -> longest expected run time (ms) of a job that borrows all free quota, by the newest job"""
-    levels: dict[str, WantedSince] = field(default_factory=dict)
-    """leaf -> its present want"""
-    wanted: dict[str, dict[str, list[tuple[int, int]]]] = field(default_factory=dict)
-    """leaf -> resource -> (number of an hour, amount wanted up to then), newest last, amounts falling"""
-    running: dict[str, int] = field(default_factory=dict)
-    """uid of a charged running workload -> log time (ms) of the first sight of the run"""
-    loans: dict[str, Loan] = field(default_factory=dict)
-    """workload uid -> its loan, while an early end is expected"""
-    brief: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> sum of the loans"""
-    ends: list[tuple[int, str]] = field(default_factory=list)
-    """sorted (log time (ms) until which a running job is expected to end soon, uid)"""
-
-
 class Queues(Struct):
     """Jobs, their order, and a copy of the ledger.
 
@@ -125,8 +83,6 @@ class Queues(Struct):
     """
 
     ledger: Ledger = field(default_factory=Ledger)
-    lending: Lending = field(default_factory=Lending)
-    """The quota kept for owners, where a tree lends by run time."""
     proposed: Scratch = field(default_factory=Scratch)
     """The demands of the open proposals."""
     book: Book = field(default_factory=Book)
@@ -291,7 +247,4 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         rank=event.rank or event.queued_at,
         generation=event.generation,
         cause=cause,
-        expected_ms=event.expected_ms,
-        freely_ms=event.freely_ms,
-        freely_at=event.freely_at,
     )

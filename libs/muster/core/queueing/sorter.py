@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from muster.core.queueing import lending
 from muster.core.queueing.choice import choose
 from muster.core.queueing.circles import ANSWERS
 from muster.core.queueing.queuefolds import FOLDS, Fold, folded
@@ -88,13 +87,13 @@ def taken_up(state: SorterState) -> None:
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
-    """Learn from the start or end of a run, where the tree orders or lends by run times, or by attained service."""
+    """Learn from the start or end of a run, where the tree orders by run times, or by attained service."""
     charge = state.queues.ledger.charges.get(workload.ref.uid)
     if charge is None:
         state.learned.observed(workload, "", {}, at.at)
         return
     rules = state.queues.ledger.rules_of(charge.queue)
-    if rules.least_attained_ms or rules.keeps_for_owners or state.queues.order(charge.queue) == "learned":
+    if rules.least_attained_ms or state.queues.order(charge.queue) == "learned":
         state.learned.observed(workload, charge.queue, charge.request, at.at)
 
 
@@ -139,28 +138,20 @@ class QueueSorter(Stage[SorterState]):
 
     @staticmethod
     def settle(state: SorterState) -> None:
-        """After the fold of a commit: note the wants of the queues touched, and sort these queues into the order of
-        turns.
-        """
+        """After the fold of a commit: sort the touched queues into the order of turns."""
         if state.circles.aside:
             taken_up(state)
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         state.lineup.stir(state.queues)
         if state.queues.book.stirred:
-            lending.noted(state.queues, state.now)
             state.lineup.settle(state.queues)
-
-    @staticmethod
-    def time_passed(state: SorterState) -> None:
-        lending.time_passed(state.queues, state.now)
 
     def next_deadline(self, state: SorterState) -> int | None:
         times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
-        times += lending.next_look(state.queues, state.now)
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:
-        """I5 for the copy of the ledger and for loans; I16: jobs are listed by their status, queues by their turns."""
+        """I5 for the copy of the ledger; I16: jobs are listed by their status, queues by their turns."""
         violations = []
         queues, ledger = state.queues, state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
@@ -169,8 +160,6 @@ class QueueSorter(Stage[SorterState]):
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
             violations.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
-        if not lending.is_counted(queues, state.now):
-            violations.append(Violation("I5", "what is lent for a short time is not what the charges say"))
         if state.lineup != Lineup.of(queues):
             violations.append(Violation("I16", "the queues are not in the order in which they take turns"))
         return violations

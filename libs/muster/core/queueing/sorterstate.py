@@ -29,18 +29,11 @@ LEVEL_MS = 7 * 24 * 3_600_000
 """The move in rank for each level of service: a bound on overtaking by jobs with less service."""
 
 
-class Begun(Struct, frozen=True):
-    """A job runs since a log time (ms). ``kinds``: see :func:`kinds_of`, at the start of the run."""
-
-    since: int
-    kinds: tuple[str, ...] = ()
-
-
 class Learned(Struct):
-    """``durations``: lengths of ended and running jobs. ``running``: workload uid -> run."""
+    """``durations``: lengths of ended runs. ``running``: workload uid -> log time (ms) of the start of its run."""
 
     durations: Durations = field(default_factory=Durations)
-    running: dict[str, Begun] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
     service: Service = field(default_factory=Service)
     """The service attained by jobs in former runs."""
     stopped: dict[str, int] = field(default_factory=dict)
@@ -51,36 +44,25 @@ class Learned(Struct):
         uid = workload.ref.uid
         ref = workload.ref
         if workload.phase == "running":
-            if uid not in self.running:
-                kinds = kinds_of(ref.namespace, ref.name, queue, request) if queue else ()
-                self.running[uid] = Begun(now, kinds)
-                self.durations.began(kinds, now)
+            self.running.setdefault(uid, now)
             return
-        run = self._stops(uid)
-        if run is not None and workload.phase != "finished":
+        since = self.running.pop(uid, None)
+        if since is not None and workload.phase != "finished":
             self.stopped[uid] = now
-            self.service.ran(uid, gpu_time(request, min(workload.checkpointed_at, now) - run.since))
-        if run is None or workload.phase != "finished" or not queue:
+            self.service.ran(uid, gpu_time(request, min(workload.checkpointed_at, now) - since))
+        if since is None or workload.phase != "finished" or not queue:
             return
-        took = now - run.since + self.service.kept_run(uid, request)
+        took = now - since + self.service.kept_run(uid, request)
         self.durations.ended(kinds_of(ref.namespace, ref.name, queue, request), took)
-
-    def _stops(self, uid: str) -> Begun | None:
-        run = self.running.pop(uid, None)
-        if run is not None:
-            self.durations.stopped(run.kinds, run.since)
-        return run
 
     def gone(self, uid: str) -> None:
         self.service.forget(uid)
-        self._stops(uid)
+        self.running.pop(uid, None)
         self.stopped.pop(uid, None)
 
-    def expected(self, workload: Workload, queue: str, request: Vector, now: int = 0) -> int:
-        """The mean run time of such jobs, ms; 0 where too few have ended. ``now``: with the jobs running then, see
-        :meth:`Durations.mean`.
-        """
-        return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request), now)
+    def expected(self, workload: Workload, queue: str, request: Vector) -> int:
+        """The mean run time of such jobs, ms; 0 where too few have ended."""
+        return self.durations.mean(kinds_of(workload.ref.namespace, workload.ref.name, queue, request))
 
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
         """The rank of a job among borrowers, ms since the epoch: the more GPU time expected, the later.

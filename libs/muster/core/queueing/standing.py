@@ -11,10 +11,8 @@ from typing import NamedTuple
 from msgspec import structs
 from msgspec.structs import replace
 
-from muster.core.learned import ANY
 from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.circles import set_aside
-from muster.core.queueing.lending import WEEK_MS, freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.quota.demand import laid_out
@@ -168,7 +166,6 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
     if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
         rank += behind
-    freely = freely_ms(state.queues.ledger, leaf, state.learned.durations.mean((ANY,)))
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -178,9 +175,6 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         priority=priority,
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
-        expected_ms=state.learned.expected(workload, leaf, demand.request, state.now) if freely else 0,
-        freely_ms=freely,
-        freely_at=queued_at + WEEK_MS if freely else 0,
         generation=workload.generation,
     )
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import PREFIX, Meta, decode, unreadable
 from muster.core.objects.podspec import Quantity
-from muster.core.quota.trees.rules import KNOWN
+from muster.core.quota.trees.rules import KNOWN, RETIRED
 from muster.core.quota.trees.treesource import MAX_DEPTH, MAX_NODES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 
@@ -52,7 +52,7 @@ def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
         profile=tree.metadata.annotations.get(PROFILE, "")[:40],
         rules={
             name: tree.metadata.annotations[f"{PREFIX}/{name}"][:300]
-            for name in KNOWN
+            for name in (*KNOWN, *RETIRED)
             if f"{PREFIX}/{name}" in tree.metadata.annotations
         },
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from muster.core.queueing import lending, queuefolds
+from muster.core.queueing import queuefolds
 from muster.core.quota.ledger import idling
 from muster.core.stage import Arm, Stage, Violation, folds_in, in_turn
 from muster.events import decisions as d
@@ -51,8 +51,7 @@ class ReadModel(Stage[ReadState]):
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
-        """Log time has passed: idle amounts are noted, and jobs that have run longer than expected."""
-        lending.time_passed(state.queues, state.now)
+        """Log time has passed: idle amounts are noted."""
         idling.time_passed(state.queues.ledger, state.now)
 
     @staticmethod
@@ -60,7 +59,6 @@ class ReadModel(Stage[ReadState]):
         """A commit is folded: the wants of the touched queues are noted. The read model keeps no order of touched
         queues.
         """
-        lending.noted(state.queues, state.now)
         state.queues.book.stirred.clear()
 
     def check(self, state: ReadState) -> list[Violation]:

@@ -19,7 +19,6 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.promising.projection import Projected, Projection
 from muster.core.promising.promises import Scale
 from muster.core.queueing.book import Place
-from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Charge, counted
@@ -303,15 +302,12 @@ def _final(state: ReadState, queue: str, demand: Demand) -> Shortfall | None:
 
 
 def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
-    """The limit that refuses the job, or the free quota that is kept for others; ``found``: the place of the job."""
+    """The limit that refuses the job; ``found``: the place of the job."""
     uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
     if shape is None:
         return _status(state, uid, "Queued", Untried(), **facets)
     refusal = refused_by(state, job, shape, shape.denial) if shape.denial is not None else None
-    kept = Reserve(state.queues, state.now).keeps(job) if refusal is None else None
-    if kept is not None:
-        return _status(state, uid, "QuotaKept", Short(kept), **facets)
     if shape.denial is None:
         return _status(state, uid, "Queued", Untried(), **facets)
     if refusal is None:

@@ -126,18 +126,6 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
     return Reason(code, key, text)
 
 
-def kept_for_owners(refusal: Shortfall) -> Reason:
-    """The words for a job that would borrow quota kept for its owners: the job may run longer than free loans allow."""
-    resource, path, term = refusal.resource, refusal.path, terms(refusal.path)
-    return Reason(
-        "QuotaKept",
-        f"kept:{path}:{resource}:{refusal.asked}",
-        f"Quota({resource}) in {term.where} is kept for other queues: {amounts(refusal, term.most)}. They requested it "
-        "lately, so it is lent only to jobs that are expected to end soon (muster.dev/borrow-freely). Wait for more to "
-        "become free, or for its own queue to fall below its guarantee",
-    )
-
-
 def paused(queue: str, by: str, why: str) -> Reason:
     """The words for a paused queue."""
     author = f" by {by}" if by else ""

@@ -124,8 +124,6 @@ def headline(status: JobStatus) -> str:
 def _short(status: JobStatus, short: Short) -> Reason:
     if status.code == "WaitingForClaim":
         return explain.waiting_for_claim(short.refusal, short.promised)
-    if status.code == "QuotaKept":
-        return explain.kept_for_owners(short.refusal)
     reason = explain.waiting_for_quota(short.refusal)
     more = explain.not_beside(short.declared, short.promised)
     return Reason(reason.code, f"{reason.key}{more}", f"{reason.text}{more}")

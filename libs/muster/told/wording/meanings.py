@@ -77,11 +77,6 @@ MEANINGS: dict[JobCode, Meaning] = {
         "Raise the min, lower the request, or make it preemptible.",
     ),
     "QuotaHeld": Meaning("Part of the quota is held for the job that is named.", "Wait until that job has started."),
-    "QuotaKept": Meaning(
-        "Free quota is kept for queues that requested it of their guarantees lately (`muster.dev/borrow-freely`).",
-        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a day; after a week "
-        "where the annotation says a span.",
-    ),
     "WaitingForClaim": Meaning("Quota that others release is held for it; it starts when enough is released."),
     "ResumeFailed": Meaning(
         "The API server refused to resume it; it is tried again at the time that is named.",

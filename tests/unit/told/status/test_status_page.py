@@ -38,9 +38,7 @@ def test_refusals_of_a_limit_give_an_event_and_name_the_jobs_that_hold_it() -> N
             assert (row.holders != "none") == (row.lasts != "final"), code
 
 
-@pytest.mark.parametrize(
-    "code", ["InsufficientRuntimeQuota", "QuotaKept", "BehindHead", "QuotaHeld", "WaitingForClaim"]
-)
+@pytest.mark.parametrize("code", ["InsufficientRuntimeQuota", "BehindHead", "QuotaHeld", "WaitingForClaim"])
 def test_a_wait_gives_an_event_and_why_names_the_jobs_that_hold_what_it_waits_for(code: str) -> None:
     scene, job = SCENES[code]()
     folder, state, story = Folder(ReadModel()), ReadState(), Story(job)

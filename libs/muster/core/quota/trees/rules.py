@@ -22,7 +22,6 @@ PAUSABLE = ("admissions", "evictions")
 ORDERS = ("share", "time", "learned")
 PRESETS: Mapping[str, Mapping[str, str]] = {
     "fair": {"order": "share"},
-    "thrifty": {"borrow-freely": "4h", "reclaim-grace": "5m"},
     "checkpointed": {"least-attained": "4h,32h"},
 }
 """Preset -> its annotations; a tree may set other values."""
@@ -168,7 +167,6 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "runtime": ("runtime", _choice("weight", "max", usual="max")),
     "order": ("order", _choice(*ORDERS)),
     "least-attained": ("least_attained_ms", _levels),
-    "borrow-freely": ("borrow_freely_ms", span_ms),
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _choice("none", "ours", "all", usual="ours")),
 }
@@ -187,6 +185,10 @@ USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only the half-life is set."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
 """Annotations without a reading stage: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
+RETIRED = ("borrow-freely",)
+"""Annotations of rules that an earlier build had: a tree with one is refused, and so does not decide otherwise in
+silence.
+"""
 KNOWN = (*_READERS, *_CHECKED)
 """The known annotations, without prefix."""
 
@@ -203,6 +205,8 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
                 values[row[0]] = row[1](settings[name])
             elif name in _CHECKED:
                 _CHECKED[name](settings[name])
+            elif name in RETIRED:
+                raise _wrong("retired")
         except RuleError as err:
             wrong.append(annotation(name, err))
     # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
