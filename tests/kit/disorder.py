@@ -259,7 +259,9 @@ class DisorderedCell(InMemoryCell[AnySeat]):
 
     def _send(self, request: Request) -> Reply:
         server = self.cluster.server
-        answer = server.handle(request.method, request.path, body=request.body, content_type=request.content_type)
+        answer = server.handle(
+            request.method, request.path, request.query, request.body, content_type=request.content_type
+        )
         return Reply(answer.status, answer.body)
 
     # --- time -------------------------------------------------------------------------------------------------

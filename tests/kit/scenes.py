@@ -29,7 +29,7 @@ from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
-from muster.model.problem import problem
+from muster.model.problem import FieldProblem, problem
 from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
@@ -66,8 +66,8 @@ class Scene(Play):
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
 
-    def suspended(self, name: str) -> None:
-        """The actuator suspends it, and nothing of it is left."""
+    def suspended(self, name: str, refusal: FieldProblem | None = None) -> None:
+        """The actuator suspends it, and nothing of it is left. ``refusal``: of its pods."""
         order = next(
             (stored.seq, event)
             for stored in reversed(self.bench.log)
@@ -76,7 +76,8 @@ class Scene(Play):
         )
         job, rv = self.jobs[name], facts.next_rv()
         attempt = order[1].victims[0].attempt if isinstance(order[1], d.EvictionOrdered) else order[1].attempt
-        effect = EffectApplied(cause=Cause(order[0], 0), ref=job.ref, attempt=attempt, rv=rv, action="suspend")
+        cause = Cause(order[0], 0)
+        effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv, action="suspend", problem=refusal)
         self.bench.append("actuator", "input", [effect])
         self._change(name, rv=rv, suspended=True, phase="suspending", settled=False, generation=job.generation + 1)
         self.settle()

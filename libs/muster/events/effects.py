@@ -33,6 +33,8 @@ class EffectApplied(Event, frozen=True, kw_only=True):
     attempt: int
     rv: int = 0
     action: Action = "resume"
+    problem: FieldProblem | None = None
+    """Of a suspended job without pods: what refused the pods, in the words of the refuser (``said``)."""
 
 
 class EffectFailed(Event, frozen=True, kw_only=True):

@@ -181,6 +181,7 @@ GangCode = Literal[
     "pods_lost",
     "few_have_nodes",
     "no_pods",
+    "pods_refused",
     "domain_short",
     "domain_none",
     "domain_not_for_all",

@@ -217,6 +217,8 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     groups |= {Right(verb, api.NATIVE_POD_GROUPS[-1].group, "podgroups") for verb in ("create", "delete", "get")}
     # Whoever is evicted is counted first.
     counting = {Right("list", "policy", "poddisruptionbudgets"), Right("list", "", "pods")}
+    # What refused the pods of a job that is suspended for the lack of pods.
+    counting |= {Right("list", "", "events")}
     # Workers of Ray clusters that their operator does not delete.
     late = {Right("delete", "", "pods")}
     # Which cluster this is, its lease, and the record of the log: asked and taken by the process, not by its runners.

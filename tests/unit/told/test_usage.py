@@ -121,3 +121,33 @@ def test_a_job_that_waits_counts_by_what_it_asks_for() -> None:
 
 def test_by_owner_those_of_none_are_one_line() -> None:
     assert set(found(played(*UP), "owner")) == {""}
+
+
+@pytest.mark.parametrize("after", [("time +10800s", *DOWN), ("time +10800s", "job text/other cpu=1")])
+def test_a_leaf_that_moves_to_another_parent_takes_no_use_and_no_loss_along(after: tuple[str, ...]) -> None:
+    """One hour under the former parent and three under the next: each path has what was used, and lost, under it."""
+    play = Play()
+    leaf = facts.node("video", {"cpu": 12}, {"cpu": 12}, ("video",))
+
+    def tree(parent: str) -> None:
+        tops = [facts.node(name, {"cpu": 12}, {"cpu": 12}, children=(leaf,) * (name == parent)) for name in ("a", "b")]
+        play.bench.facts(facts.tree(facts.node("root", {"cpu": 24}, {"cpu": 24}, children=tuple(tops))))
+        play.settle()
+
+    def lines(*lines: str) -> None:
+        for line in lines:
+            play.line(line)
+            play.settle()
+
+    tree("a")
+    lines("synced", "job one", "resumed one", "cluster one", "runs one")
+    play.bench.facts(WorkloadStarted(ref=facts.job_ref("one")))
+    lines("time +3600s")
+    tree("b")
+    lines(*after)
+    lost = (12, 36) if after[-1] == DOWN[-1] else (0, 0)
+    log = play.bench.log
+    sums = found(log)
+    assert {key: each.used for key, each in sums.items() if each.used} == added(log)[0]
+    assert hours(log)["root/a/video"][:2] == (12, lost[0])
+    assert hours(log)["root/b/video"][:2] == (36, lost[1])

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from heapq import merge
+from itertools import islice
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.actuation import budgets, patches, podwrites, provisioning
 from muster.core.actuation.intents import ActuatorState, Known, is_held, leaving, workers_leaving
@@ -30,6 +32,7 @@ from muster.core.actuation.orders import (
     deletion,
     message_of,
     patched,
+    read_refusal,
 )
 from muster.core.actuation.patches import after_reread, patch_for, patch_gate
 from muster.core.actuation.podwrites import (
@@ -43,11 +46,14 @@ from muster.core.actuation.podwrites import (
 )
 from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.workloads.registry import resource_of
-from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
-from muster.model.problem import problem
+from muster.events.effects import EffectApplied
+from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
+from muster.model.problem import FieldProblem, problem
 
 REREADS = 5
 """Rebuilds of a patch on the reread object, after failed tests of the patch, before the patch counts as refused."""
+MOST_CHILDREN = 3
+"""Children of a job without pods whose Events are read."""
 
 
 class Request(Struct, frozen=True):
@@ -57,6 +63,7 @@ class Request(Struct, frozen=True):
     path: str
     body: bytes | None = None
     content_type: str = JSON
+    query: dict[str, str] = field(default_factory=dict)
 
 
 class Reply(Struct, frozen=True):
@@ -145,6 +152,8 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         request = first_request(order, known)
         reply = yield request
         answer = patched(order, reply.status, reply.body)
+        if isinstance(answer, EffectApplied) and order.podless_since:
+            return replace(answer, problem=(yield from _refusal(order, state())))
         if not isinstance(answer, Reread):
             return answer
         reread = yield Request("GET", request.path)
@@ -153,6 +162,18 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
             return after
         known = after
     return RetryLater("conflict", problem("", "keeps_changing"))
+
+
+def _refusal(order: Outstanding, state: ActuatorState) -> Generator[Request, Reply, FieldProblem | None]:
+    """What refused the pods of a job, by the Events about the job and its children; None: no Event tells."""
+    children = (uid for uid, owner in state.children.items() if owner == order.ref.uid)
+    for uid in (order.ref.uid, *islice(children, MOST_CHILDREN)):
+        query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning", "limit": "100"}
+        listed = yield Request("GET", EVENTS.path(order.ref.namespace), query=query)
+        refusal = read_refusal(listed.status, listed.body, order.podless_since)
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def _gather(order: Outstanding, known: Known, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:

@@ -112,6 +112,12 @@ def _turn(order: Outstanding) -> tuple[int, int, int, str]:
     return order.intent.generation, order.intent.seq, order.intent.item, order.ref.uid
 
 
+def _podless_since(at: Position, event: SuspensionOrdered) -> int:
+    """Log time since when a suspended job has had no pod, ms; 0 for a job that is suspended for another reason."""
+    seconds = event.problem.values.get("seconds") if event.problem is not None and event.reason == "no_pods" else None
+    return at.at - seconds * 1000 if isinstance(seconds, int) else 0
+
+
 class ActuatorState(StageState):
     """Outstanding admissions by workload uid, in the order of the decisions."""
 
@@ -198,12 +204,16 @@ class Actuator(Stage[ActuatorState]):
             self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 
     def _suspended(self, state: ActuatorState, at: Position, event: SuspensionOrdered) -> None:
-        self._suspend(state, at, event.ref, event.attempt)
+        self._suspend(state, at, event.ref, event.attempt, since=_podless_since(at, event))
 
     @staticmethod
-    def _suspend(state: ActuatorState, at: Position, ref: Ref, attempt: int, *, evicts: bool = False) -> None:
+    def _suspend(
+        state: ActuatorState, at: Position, ref: Ref, attempt: int, *, evicts: bool = False, since: int = 0
+    ) -> None:
         intent = Intent(state.generation, at.seq, at.item)
-        state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts)
+        state.outstanding[ref.uid] = Outstanding(
+            ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts, podless_since=since
+        )
 
     def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
         """Bind all pods of the event; none when a pod of the event is gone by now.

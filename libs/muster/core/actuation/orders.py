@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.meta import Meta, UnreadableError, decode
+from muster.core.objects.meta import Meta, UnreadableError, decode, parse_time
 from muster.events.base import Cause
 from muster.events.effects import Action, EffectApplied, EffectFailed, FailureReason
 from muster.events.elastic import GateSet
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Ref
 from muster.model.problem import FieldProblem, problem
+from muster.model.text import shorten
 
 # --- orders -----------------------------------------------------------------------------------------------------------
 
@@ -52,6 +54,8 @@ class Outstanding(Order, frozen=True):
     """Pods of the job that kube-scheduler is to place together; 0: kube-scheduler is not asked to."""
     evicts: bool = False
     """The job is suspended for other jobs: PodDisruptionBudgets are checked first."""
+    podless_since: int = 0
+    """Of a job that is suspended because it has no pod: log time since when, ms; later Events tell a refusal."""
 
 
 class Bind(Order, frozen=True):
@@ -224,3 +228,53 @@ def deletion(order: Order) -> bytes:
     """The options of the deletion of an object: another object of the same name, with another uid, stays."""
     body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
     return msgspec.json.encode(body, order="deterministic")
+
+
+# --- the refusal of a job's pods --------------------------------------------------------------------------------------
+
+
+MAX_WORDS = 400
+"""Characters kept of a refusal."""
+SKEW_MS = 10_000
+"""How far the clocks of the controllers and of the log may differ, and the second to which an Event is rounded."""
+_NOT_CREATED = re.compile("Failed(To)?Create")
+"""Beginning of the reason of an Event about a pod that was not created."""
+
+
+class _Event(Struct, frozen=True, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    event_time: str | None = None
+    last_timestamp: str | None = None
+
+    @property
+    def at(self) -> int:
+        """Time of the last occurrence, ms since the epoch; 0 where the time cannot be read."""
+        return parse_time(self.last_timestamp or self.event_time or "")
+
+
+class _Events(Struct, frozen=True):
+    items: tuple[_Event, ...] | None = None
+
+
+def read_refusal(status: int, body: bytes, since: int) -> FieldProblem | None:
+    """The newest refusal of a pod in a list of Events; None: the list has none, or cannot be read.
+
+    The controller of a job reports the refusal in an Event about the job or a child: ``FailedCreate`` of the Job
+    controller, ``FailedToCreateHeadPod`` of KubeRay, ``FailedCreatePod`` of others. The words are data of others.
+    ``since``: ms; earlier Events, but for SKEW_MS, are about an earlier attempt.
+    """
+    if not 200 <= status < 300:
+        return None
+    try:
+        events: _Events = decode(body, _Events)
+    except UnreadableError:
+        return None
+    refused = [
+        event
+        for event in events.items or ()
+        if _NOT_CREATED.match(event.reason) and event.message and event.at >= since - SKEW_MS
+    ]
+    if not refused:
+        return None
+    return problem("", "pods_refused", said=shorten(max(refused, key=lambda event: event.at).message, MAX_WORDS))

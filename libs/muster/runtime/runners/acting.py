@@ -179,6 +179,7 @@ class ActuatorRunner(Leader[ActuatorState]):
         response = await self._transport.request(
             request.method,
             request.path,
+            query=request.query,
             body=request.body,
             content_type=request.content_type,
             timeout_s=REQUEST_TIMEOUT_S,

@@ -389,6 +389,9 @@ class JobFolds:
 
     def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:
         state.write_failures.pop(event.ref.uid, None)
+        leaving = state.leaving.get(event.ref.uid)
+        if leaving is not None and event.problem is not None:
+            state.leaving[event.ref.uid] = replace(leaving, problem=event.problem)
         self._mark.jobs(event.ref.uid)
 
     def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:

@@ -41,8 +41,8 @@ class _Open(Struct):
     amounts: Vector
     waits: bool
     since: int
-    run: Vector = field(default_factory=dict)
-    """The use of the present run that would be lost with the run."""
+    run: dict[str, Vector] = field(default_factory=dict)
+    """By key, the use of the present run that would be lost with the run: a quota may move to another parent."""
     began: int = 0
     saved: int = 0
     """Log times (ms) of the start of the run and of the last checkpoint."""
@@ -56,6 +56,8 @@ class UsageAccount:
         self.begin, self._end = max(begin, state.now), end
         self._open: dict[str, _Open] = {}
         self._succeeded: set[str] = set()
+        self._nodes = state.queues.ledger.nodes
+        """The quotas at the last commit; another table once a tree has changed."""
         self.sums: dict[str, Sums] = {}
         for uid in (*state.queues.ledger.charges, *state.queues.jobs):
             self._look(uid, self.begin, starts=False)
@@ -63,6 +65,10 @@ class UsageAccount:
     def folded(self, stored: Stored) -> None:
         """The state has folded one more commit."""
         now = self._time(self._state.now)
+        if self._nodes is not self._state.queues.ledger.nodes:
+            self._nodes = self._state.queues.ledger.nodes
+            for uid in list(self._open):
+                self._look(uid, now, starts=self._state.now >= self.begin)
         for event in stored.commit.events:
             if isinstance(event, WorkloadFinished) and event.outcome == "succeeded":
                 self._succeeded.add(event.ref.uid)
@@ -102,7 +108,11 @@ class UsageAccount:
         ms, job.since = max(now - job.since, 0), max(now, job.since)
         add_into(self._of(job.key).waited if job.waits else self._of(job.key).used, job.amounts, ms)
         if job.began:
-            add_into(job.run, job.amounts, ms)
+            self._runs_on(job, ms)
+
+    @staticmethod
+    def _runs_on(job: _Open, ms: int) -> None:
+        add_into(job.run.setdefault(job.key, {}), job.amounts, ms)
 
     def _run(self, uid: str, job: _Open) -> None:
         """A run begins, has saved its work, or has ended. At the end the use is lost, unless the job succeeded."""
@@ -110,15 +120,16 @@ class UsageAccount:
         running = record.running_at if record is not None and uid in self._state.queues.ledger.charges else 0
         if job.began and not running:
             if uid not in self._succeeded and (workload is None or workload.outcome != "succeeded"):
-                add_into(self._of(job.key).lost, job.run)
+                for key, amounts in job.run.items():
+                    add_into(self._of(key).lost, amounts)
             job.run, job.began = {}, 0
         elif running and not job.began:
             job.began, job.run = running, {}
-            add_into(job.run, job.amounts, max(job.since - max(running, self.begin), 0))
+            self._runs_on(job, max(job.since - max(running, self.begin), 0))
         saved = workload.checkpointed_at if workload is not None else 0
         if saved > max(job.saved, job.began) and job.began:
             job.saved, job.run = saved, {}
-            add_into(job.run, job.amounts, max(job.since - max(saved, self.begin), 0))
+            self._runs_on(job, max(job.since - max(saved, self.begin), 0))
 
     def _now(self, uid: str, now: int) -> _Open | None:
         queues = self._state.queues

@@ -219,7 +219,8 @@ def _applied(event: effects.EffectApplied) -> str:
     if event.ref.kind == PODS.kind:
         return "the pod is evicted, and ends"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
-    return f"{field} is {value} as of resourceVersion {event.rv}"
+    refused = f"; {problems.line(event.problem)}" if event.problem is not None else ""
+    return f"{field} is {value} as of resourceVersion {event.rv}{refused}"
 
 
 _DONE = {

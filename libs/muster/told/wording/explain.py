@@ -214,7 +214,7 @@ def leaving(why: Leaving) -> Reason:
         if why.problem is None:
             return RUNNING_TIMEOUT
         cause = problems.line(why.problem)
-        return podless(cause) if why.problem.code == "no_pods" else unschedulable(cause)
+        return podless(cause, why.problem.code) if why.problem.code in PODLESS else unschedulable(cause)
     if why.code in ("StaleGang", "Overuse"):
         return STALE_GANG if why.code == "StaleGang" else OVERUSE
     if why.before:
@@ -357,10 +357,14 @@ def unschedulable(cause: str) -> Reason:
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-def podless(cause: str) -> Reason:
-    """The words for an admitted job without pods."""
+PODLESS = ("no_pods", "pods_refused")
+"""Codes of the problems of an admitted job without pods."""
+
+
+def podless(cause: str, key: str = "no_pods") -> Reason:
+    """The words for an admitted job without pods. ``key``: one of PODLESS."""
     text = f"Suspended again: {cause}. Its quota is free for others, and it is queued again in its place after a pause"
-    return Reason("RunningTimeout", "no_pods", text)
+    return Reason("RunningTimeout", key, text)
 
 
 ENDS: dict[str, str] = {
