@@ -310,6 +310,11 @@ class BridgeState(StageState):
             return running_through(family, "") if family else ""
         return running_through(family, job.outgoing if self.pending_of(owner) is not None else job.through)
 
+    def asks_by_itself(self, owner: str) -> bool:
+        """Whether the cluster kept within the grant of a workload scales itself, and asks for an upgrade too."""
+        cluster = self.clusters.get(self.cluster_of(owner))
+        return cluster is not None and not cluster.fixed
+
     def pending_of(self, owner: str) -> ServiceCluster | None:
         """The new cluster of an upgrade without a grant; None: no upgrade waits."""
         job, grant = self.jobs.get(owner), self.grants.get(owner)

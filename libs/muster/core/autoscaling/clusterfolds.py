@@ -328,7 +328,7 @@ def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
 def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None:
     grant = state.grants.get(event.ref.uid)
     asked = GrowthAsked(event.attempt, event.granted, event.units, event.pending, event.cluster)
-    if grant is not None and not grant.groups and event.ref.uid in state.services:
+    if grant is not None and event.ref.uid in state.services and not state.asks_by_itself(event.ref.uid):
         state.upgrades.pop(event.ref.uid, None)
         if event.units and grant.attempt == event.attempt:
             state.upgrades[event.ref.uid] = asked

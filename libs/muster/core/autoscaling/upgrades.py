@@ -98,7 +98,7 @@ def _next_of(state: BridgeState, owner: str) -> Decision | None:
     if grant is None or job is None or not job.runs:
         return None
     pending, asked = state.pending_of(owner), state.upgrades.get(owner)
-    if not grant.groups:
+    if not state.asks_by_itself(owner):
         due = _request(state, owner, pending, asked)
         if due is not None:
             return due
@@ -124,7 +124,7 @@ def _next_of(state: BridgeState, owner: str) -> Decision | None:
 def _request(
     state: BridgeState, owner: str, pending: ServiceCluster | None, asked: GrowthAsked | None
 ) -> GrowthRequested | None:
-    """The request of a service of a fixed size, unless the same request is open."""
+    """The request of a service that serves by a cluster of a fixed size, unless the same request is open."""
     grant, job = state.grants[owner], state.jobs[owner]
     cluster = pending.ref if pending is not None else None
     if (asked.pending if asked is not None else None) == cluster:
@@ -142,4 +142,5 @@ def _request(
         units=(UNIT,) if pending is not None else (),
         each={PENDING: job.whole} if pending is not None else {},
         pending=cluster,
+        start=job.sizes if pending is not None else {},
     )

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import KAI_QUEUE, Meta
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
-from muster.core.workloads.common import Needs
+from muster.core.workloads.common import Needs, foreign_manager
 from muster.core.workloads.defined import ObjectView, Parts, Special
-from muster.core.workloads.ray import RayClusterSpec, add_cluster, served_at
+from muster.core.workloads.ray import OPERATOR, RayClusterSpec, add_cluster, served_at
 from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.placing import ANYWHERE
 from muster.model.problem import FieldProblem, problem
@@ -70,7 +70,8 @@ def _job(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
             needs.steering.add(template, "spec.submitterPodTemplate")
         where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
         needs.auxiliary.append(PodSet("submitter", 1, own or SUBMITTER, where))
-    return Parts(_refusal(spec, mode, bool(needs.labels(meta).get(KAI_QUEUE))), elastic)
+    kai = bool(needs.labels(meta).get(KAI_QUEUE))
+    return Parts(_refusal(spec, mode, kai) or _never_runs(cluster, OF_JOB), elastic)
 
 
 def _on_a_cluster(spec: RayJobSpec, mode: str, needs: Needs) -> Parts:
@@ -92,6 +93,14 @@ def _refusal(spec: RayJobSpec, mode: str, kai: bool) -> FieldProblem | None:
     return problem("spec.submissionMode", "submitter_in_kai_queue") if kai and mode == K8S_JOB else None
 
 
+def _never_runs(cluster: RayClusterSpec, at: str) -> FieldProblem | None:
+    """Why KubeRay would make no pods of the cluster that a RayJob or RayService describes."""
+    for name, rests in (("suspend", cluster.suspend), ("idleSuspend", cluster.idle_suspend)):
+        if rests:
+            return problem(f"{at}.{name}", "suspends_its_cluster")
+    return foreign_manager(f"{at}.managedBy", cluster.managed_by, OPERATOR)
+
+
 def _cluster(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
     """The pods of a RayCluster, how the RayCluster scales itself, and the address of the head."""
     cluster: RayClusterSpec = view.get("spec")
@@ -110,8 +119,7 @@ def _service(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Par
         return Parts(problem(OF_SERVICE, "ray_cluster_missing"))
     cluster = as_admitted(cluster, meta, OF_SERVICE) if suspended else cluster
     add_cluster(needs, cluster, OF_SERVICE, meta=meta)
-    refusal = problem(f"{OF_SERVICE}.suspend", "suspends_its_cluster") if cluster.suspend else None
-    return Parts(refusal, elastic_of(cluster, meta, OF_SERVICE))
+    return Parts(_never_runs(cluster, OF_SERVICE), elastic_of(cluster, meta, OF_SERVICE))
 
 
 JOB = Special(_job, {"spec": RayJobSpec}, OF_JOB)

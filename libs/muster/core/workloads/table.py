@@ -87,6 +87,7 @@ _ROWS = (
         child="status.rayClusterName",
         children=(Child("RayCluster"), Child("Job", "{owner}", pods=1, aside=True)),
         pods_of=("RayCluster",),
+        managed_by=_KUBERAY,
         unit_suffix="-ray-qu",
     ),
     Definition(

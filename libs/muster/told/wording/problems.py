@@ -72,7 +72,7 @@ TEMPLATES: dict[str, str] = {
     "true and spec.ttlSecondsAfterFinished instead",
     "submitter_in_kai_queue": "KAI-Scheduler does not support RayJob with K8sJobMode, and KubeRay starts none in a KAI "
     "queue; set it to HTTPMode, SidecarMode or InteractiveMode",
-    "suspends_its_cluster": "keeps the RayCluster suspended once the service is resumed; leave the field out, "
+    "suspends_its_cluster": "keeps the RayCluster suspended once its owner is resumed; leave the field out, "
     "Muster uses spec.suspend",
     # --- node pools
     "many_pools": "declares {count} pools, more than {most}",

@@ -456,6 +456,8 @@ def test_what_a_workload_runs_through_is_its_child(kind: str, name: str, owner: 
     [
         ("Job", "/spec/managedBy"),
         ("RayCluster", "/spec/managedBy"),
+        ("RayJob", "/spec/managedBy"),
+        ("RayJob", "/spec/rayClusterSpec/managedBy"),
         ("TFJob", "/spec/runPolicy/managedBy"),
         ("PyTorchJob", "/spec/runPolicy/managedBy"),
         ("MPIJob", "/spec/runPolicy/managedBy"),

@@ -125,12 +125,14 @@ def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> V
     if uid in state.standalone:
         return state.standalone[uid].request
     live, workload = state.presence.in_use(uid), state.workloads.get(uid)
+    runs = beyond(live, beyond(aside, entry.helpers))
     if workload is not None and is_active(workload):
         if not workload.child:
-            return beyond(highest(live, workload.asks), aside)
+            return highest(beyond(highest(live, workload.asks), aside), runs)
         if uid in state.presence.children:
-            return beyond(summed([live, *[pods.request for pods in workload.auxiliary]]), aside)
-    return beyond(live, beyond(aside, entry.helpers))
+            helpers = highest(entry.helpers, summed(pods.request for pods in workload.auxiliary))
+            return beyond(summed([live, helpers]), aside)
+    return runs
 
 
 # --- rechecks ---------------------------------------------------------------------------------------------------------
