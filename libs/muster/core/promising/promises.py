@@ -13,10 +13,10 @@ a job is read in the class of the job, and the shown record is the record of the
 nothing is promised.
 
 A job gets a promise soon after its queueing, and another promise in each age that the job reaches, at any time of the
-age, whether a user asks or not: calibration learns from the waits that readers ask about. The first promise stands. A
-promise is kept when the job is admitted in time, and broken once its bound has passed, whichever comes first. From a
-job edited, held, paused or gone nothing is learned. The pause between promises grows with the work of the last
-projection: a long queue costs no more than a short one.
+age, whether a user asks or not: calibration learns from the waits that readers ask about. The state keeps the first
+promise. A promise is kept when the job is admitted in time, and broken once its bound has passed, whichever comes
+first. From a job edited, held, paused or gone nothing is learned. The pause between promises grows with the work of the
+last projection: a long queue costs no more than a short one.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ MAX_WAITS = 4096
 AGE_MS = 120_000
 """The first age of a wait; each further age is twice as long."""
 SIZES = 8
-"""How many sizes of requests are told apart."""
+"""The number of sizes of requests."""
 PARTS = 256
 """The promise at an age is made in one of so many parts of the age: the uid chooses the part."""
 
