@@ -55,7 +55,7 @@ def promise(job: shapes.JobView) -> Promise:
     view = job.promise
     if view is None:
         return Promise(why=cast(NoPromise, job.no_promise))
-    return Promise(ms(view.start), ms(view.latest), view.settled, view.kept)
+    return Promise(ms(view.start), ms(view.latest), view.settled, view.kept, ms(view.first))
 
 
 def story(told: shapes.WhyView) -> JobStory:

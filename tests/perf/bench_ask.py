@@ -25,6 +25,7 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
+from muster.core.promising.promises import Class
 from muster.core.stage import Folder
 from muster.events.envelope import Commit, Stored
 from muster.ports import Log
@@ -71,7 +72,7 @@ def _teach(state: ReadState) -> None:
     """Runs and waits have ended before, so that a start can be promised to each job."""
     for number in range(1_000):
         state.promises.durations.ended(("",), 60_000 * (number % 300 + 1))
-        state.promises.calibration.waited(3_600_000, 36_000 * (number % 300 + 1))
+        state.promises.classes.setdefault(0, Class()).calibration.waited(3_600_000, 36_000 * (number % 300 + 1))
 
 
 async def fill(log: Log, commits: int, events: int, before: int) -> int:

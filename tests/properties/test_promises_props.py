@@ -11,6 +11,7 @@ from msgspec import structs
 from kit.depth import examples
 from kit.turmoil import Turmoil
 from muster.core.promising.projection import Projection
+from muster.core.promising.promises import SIZES, Class
 from muster.core.stage import Folder
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.told.codes.values import Promise
@@ -28,12 +29,15 @@ def taught(state: ReadState, seed: int) -> None:
     rng = Random(seed)
     for _ in range(30):
         state.promises.durations.ended(("",), rng.randrange(MINUTE, 100 * MINUTE))
-        state.promises.calibration.waited(rng.randrange(MINUTE), rng.randrange(100 * MINUTE))
+        for number in range(4 * SIZES):
+            known = state.promises.classes.setdefault(number, Class())
+            known.calibration.waited(rng.randrange(MINUTE), rng.randrange(100 * MINUTE))
 
 
 def bounded(state: ReadState) -> None:
     """Nothing is kept of jobs that are in no queue."""
-    assert state.promises.fresh.keys() | state.promises.open.keys() <= state.queues.jobs.keys()
+    assert state.promises.waits.keys() <= state.queues.jobs.keys()
+    assert all(known.open.keys() <= state.promises.waits.keys() for known in state.promises.classes.values())
 
 
 def told(state: ReadState) -> dict[str, Promise]:

@@ -120,7 +120,7 @@ def ask(
         more = f"{known.summary} {_advised(advice)}".rstrip()
         return structs.replace(known, advice=advice, summary=more, complete=True)
     after = projected(state, with_job(queues, job), now, until=ref.uid, beyond=LOOKED_AT)
-    promise = _promise(state, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
+    promise = _promise(state, job, after.get(ref.uid), now) if refused else Promise(why="not_waiting")
     costs = [lens.words(cost) for cost in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _first(workload) + _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
@@ -182,8 +182,8 @@ def refusal(state: ReadState, job: Job, workload: Workload) -> str:
     return obstacle
 
 
-def _promise(state: ReadState, projected: Projected | None, now: int) -> Promise:
-    known = promised(state, projected.wait if projected is not None else 0, max(now, state.now))
+def _promise(state: ReadState, job: Job, projected: Projected | None, now: int) -> Promise:
+    known = promised(state, projected.wait if projected is not None else 0, job.demand.request, max(now, state.now))
     return known if known.why or projected is not None else Promise(why="endless")
 
 

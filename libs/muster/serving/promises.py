@@ -19,4 +19,5 @@ def promise_record(promise: Promise) -> dict[str, Any] | None:
         "percent": KEPT_PERCENT,
         "settled": promise.settled,
         "kept": promise.kept,
+        "first": instant(promise.first) if promise.first else "",
     }

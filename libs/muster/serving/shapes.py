@@ -93,8 +93,10 @@ class StartView(Struct, frozen=True):
     latest: str
     percent: int
     settled: int
-    """How many promises of this log are known to have been kept or not."""
+    """How many promises to jobs as large that had waited as long are known to have been kept or not."""
     kept: int
+    first: str = ""
+    """The latest start that was promised to the job first; empty before a promise."""
 
 
 class JobView(Struct, frozen=True):

@@ -134,9 +134,10 @@ export function Told({ text, jobs = [] }) {
 
 export function Promised({ job, now }) {
   if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>${job.tone === "act" ? "not as it is" : "no promise yet"}</span>` : null;
-  const { start, latest, percent, kept, settled } = job.promise;
-  const title = `by ${clock(latest, false)} meant to hold in ${percent} of 100 cases; ${kept} of ${settled} promises were kept`;
-  return html`<span title=${title}>in ${span(new Date(start) - new Date(now))}<span class="dim"> · by ${clock(latest, false)}</span></span>`;
+  const { start, latest, percent, kept, settled, first } = job.promise;
+  const title = `by ${clock(latest, false)} meant to hold in ${percent} of 100 cases; ${kept} of ${settled} promises after such waits were kept`;
+  const moved = first && clock(first, false) !== clock(latest, false) ? `promised ${clock(first, false)}, now ` : "by ";
+  return html`<span title=${title}>in ${span(new Date(start) - new Date(now))}<span class="dim"> · ${moved}${clock(latest, false)}</span></span>`;
 }
 
 export const Problem = ({ text }) => text ? html`<p class="problem" role="status">${text}</p>` : null;

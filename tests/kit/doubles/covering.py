@@ -51,9 +51,9 @@ class Coverage:
             self._began = state.now
         if state.promises.next_at != self._looked:
             self._looked = state.promises.next_at
-            for uid, each in state.promises.open.items():
-                if each.latest and each.at == state.now:
-                    self._open[uid] = (each.at, each.latest - each.at)
+            for uid, wait in state.promises.waits.items():
+                if wait.first and uid not in self._open:
+                    self._open[uid] = (state.now, wait.first - state.now)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted) and event.ref.uid in self._open:
                 at, bound = self._open.pop(event.ref.uid)

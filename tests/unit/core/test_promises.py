@@ -15,7 +15,7 @@ from muster.core import learned
 from muster.core.learned import ENOUGH_RUNS, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
 from muster.core.promising import promises
 from muster.core.promising.projection import Projection
-from muster.core.promising.promises import Calibration, score_of
+from muster.core.promising.promises import SIZES, Calibration, Class, score_of
 from muster.core.stage import Folder
 from muster.events.claims import ClaimOpened
 from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted
@@ -247,11 +247,18 @@ def test_a_paused_queue_is_left_out_and_what_never_ends_gives_no_time() -> None:
 # --- promises -----------------------------------------------------------------------------------------------------
 
 
+def opened(state: ReadState) -> list[str]:
+    """The names of the jobs with open promises."""
+    return [uid.rpartition("-")[2] for known in state.promises.classes.values() for uid in known.open]
+
+
 def asked(scene: Scene, name: str, *, waits: int = promises.ENOUGH_WAITS) -> Promise:
     """What is promised where so many waits ended as they were projected."""
     state = read(scene)
     for _ in range(waits):
-        state.promises.calibration.waited(10 * MINUTE, 10 * MINUTE)
+        for age in range(8):
+            known = state.promises.classes.setdefault(age * SIZES, Class())
+            known.calibration.waited(10 * MINUTE, 10 * MINUTE)
     job = scene.jobs[name]
     return promise_of(state, job.ref.uid, state.now)
 
@@ -263,8 +270,10 @@ def test_a_promise_names_both_times_and_how_many_were_kept() -> None:
     assert not found.why
     assert 9 * MINUTE <= found.start - now <= found.latest - now <= 14 * MINUTE
     assert promised_start(found, now).startswith("Starts at about 1970-01-01T")
-    assert promised_start(found, now).endswith("no promise of this log has been settled yet")
-    assert "of 10 promises 9 were kept" in promised_start(structs.replace(found, settled=10, kept=9), now)
+    assert promised_start(found, now).endswith("no promise after such a wait has been settled yet")
+    assert "of 10 promises after such waits 9 were kept" in promised_start(
+        structs.replace(found, settled=10, kept=9), now
+    )
 
 
 def test_no_promise_is_made_where_none_can_be_kept() -> None:
@@ -292,9 +301,11 @@ def test_no_promise_is_made_where_none_can_be_kept() -> None:
 def test_the_sentence_says_what_is_meant_and_what_was_kept() -> None:
     at = 1_800_000_000_000
     assert "in 9 of 10 cases: projected" in promised_start(Promise(at, at, 0, 0), at)
-    assert "no promise of this log has been settled yet" in promised_start(Promise(at, at, 0, 0), at)
-    assert promised_start(Promise(at, at, 50, 40), at).endswith("of 50 promises 40 were kept")
-    assert promised_start(Promise(at, at, 1412, 1045), at).endswith("of 1,412 promises 1,045 were kept (74 of 100)")
+    assert "no promise after such a wait has been settled yet" in promised_start(Promise(at, at, 0, 0), at)
+    assert promised_start(Promise(at, at, 50, 40), at).endswith("of 50 promises after such waits 40 were kept")
+    assert promised_start(Promise(at, at, 1412, 1045), at).endswith(
+        "of 1,412 promises after such waits 1,045 were kept (74 of 100)"
+    )
 
 
 def test_an_edited_job_gets_another_promise_and_its_old_one_teaches_nothing() -> None:
@@ -303,13 +314,13 @@ def test_an_edited_job_gets_another_promise_and_its_old_one_teaches_nothing() ->
     passes(scene, 2 * MINUTE)
     scene.lines("job a/two cpu=8")
     state = read(scene)
-    assert [uid.rpartition("-")[2] for uid in state.promises.open] == ["one"]
+    assert opened(state) == ["one"]
     scene.change("a/one", need={"ack": {"cpu": 4000}, "full": {"cpu": 4000}}, generation=2, basis="other")
     state = read(scene)
-    assert not state.promises.open
-    assert "uid-a-one" in state.promises.fresh
+    assert not opened(state)
+    assert "uid-a-one" in state.promises.waits
     ends(scene, "a/x")
-    assert read(scene).promises.calibration.total == 0
+    assert not any(known.calibration.total for known in read(scene).promises.classes.values())
 
 
 def test_a_wait_that_ends_by_admission_is_learned_from() -> None:
@@ -319,19 +330,19 @@ def test_a_wait_that_ends_by_admission_is_learned_from() -> None:
     scene.lines("job a/two cpu=8")
     ends(scene, "a/x")
     state = read(scene)
-    assert state.promises.calibration.total == 1
-    assert [uid.rpartition("-")[2] for uid in state.promises.open] != ["one"]
+    assert [known.calibration.total for known in state.promises.classes.values()] == [1]
+    assert opened(state) != ["one"]
 
 
 # --- how often they are kept --------------------------------------------------------------------------------------
 
 
 def test_nine_promises_of_ten_are_kept_on_a_trace(tmp_path: Path) -> None:
-    """400 jobs for 64 GPUs, waits of days: of several hundred promises about nine of ten."""
+    """400 jobs for 64 GPUs, waits of days: of the first promises at least nine of ten."""
     queues = {"default": {"min": 64, "max": 64}}
     (tmp_path / "cluster.json").write_text(json.dumps({"nodes": [{"count": 8, "gpus": 8}], "queues": queues}))
     coverage = Coverage()
     trace = read_trace(tmp_path / "cluster.json", SAMPLES / "testbed_64gpu.csv")
     simulate(trace, "muster", Options(), alone={}, hears=coverage.fold)
-    assert len(coverage.promised()) > 200
-    assert 85 <= (coverage.percent() or 0) <= 97
+    assert len(coverage.promised()) > 100
+    assert (coverage.percent() or 0) >= 85

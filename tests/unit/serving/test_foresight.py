@@ -16,6 +16,7 @@ from kit import facts
 from kit.chaos import Chaos
 from kit.waiting import until
 from muster.core.cell.seats import Seat
+from muster.core.promising.promises import SIZES, Class
 from muster.events.envelope import Commit, Stored
 from muster.serving import asking
 from muster.serving.ahead import Ahead
@@ -228,7 +229,9 @@ def foreseeable(seat: Seat[ReadState]) -> None:
         seat.fold(stored)
     for _ in range(30):
         seat.state.promises.durations.ended(("",), 600_000)
-        seat.state.promises.calibration.waited(60_000, 60_000)
+        for age in range(12):
+            known = seat.state.promises.classes.setdefault(age * SIZES, Class())
+            known.calibration.waited(60_000, 60_000)
 
 
 def test_a_change_that_changes_nothing_lets_no_job_start_earlier_however_much_later_it_is_asked(

@@ -7,16 +7,21 @@ that, until one of ten is broken. Waits that end together (a whole batch of jobs
 learning corrects this from the log alone. All numbers are integers, memory is bounded, and old waits count less and
 less.
 
-Open promises: the promise to each job, for its settlement. Each waiting job has a promise soon after its queueing,
-whether a user asks or not: calibration learns from all. A promise is kept when the job is admitted in time, and broken
-once its bound has passed, whichever comes first. From a job edited, held, paused or gone nothing is learned. The pause
-between promises grows with the work of the last projection: a long queue costs no more than a short one.
+A job that has waited for long waits for other reasons than a new job, and a large job for other reasons than a small
+one. So each class of waits (an age and a size) has a calibration and a record of its own. What readers are shown about
+a job is read in the class of the job, and the shown record is the record of the class. In a class with few ended waits
+nothing is promised.
+
+A job gets a promise soon after its queueing, and another promise in each age that the job reaches, at any time of the
+age, whether a user asks or not: calibration learns from the waits that readers ask about. The state keeps the first
+promise. A promise is kept when the job is admitted in time, and broken once its bound has passed, whichever comes
+first. From a job edited, held, paused or gone nothing is learned. The pause between promises grows with the work of the
+last projection: a long queue costs no more than a short one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from msgspec import Struct, field
 
@@ -33,18 +38,22 @@ UNIT = 1024
 """Scores for a doubling of the wait."""
 WIDTH = 64
 """Scores in a class of the histogram."""
-REMEMBERED = 4096
+REMEMBERED = 300
 """The total at which all counts are halved."""
 ENOUGH_WAITS = 20
 """The fewest ended waits for a promise."""
 FLOOR_MS = 60_000
 """Added to both waits of a comparison: a few seconds more or less do not matter."""
 MILLION = 1_000_000
-LOWEST = 700_000
+GPU = "nvidia.com/gpu"
+WHOLE = 1000
+CAREFUL = 950_000
+"""The quantile of a new class, in millionths: broken promises are known last."""
+LOWEST = 500_000
 """The lowest quantile, in millionths."""
 BEYOND = UNIT // 2
 """Added to the highest score where even the highest is too low."""
-STEP = 100
+STEP = 1500
 """Millionths by which a kept promise lowers the quantile."""
 
 
@@ -54,7 +63,7 @@ class Calibration(Struct):
     scores: dict[int, int] = field(default_factory=dict)
     total: int = 0
     """The sum of ``scores``."""
-    level: int = MILLION * KEPT_PERCENT // 100
+    level: int = CAREFUL
     """The quantile for bounds, in millionths."""
     kept: int = 0
     broken: int = 0
@@ -151,8 +160,32 @@ PAUSE_MS = 60_000
 """Log time between two projections at least."""
 STEP_MS = 100
 """Further log time for each step of the last projection."""
-MAX_OPEN = 4096
-"""The most open promises, and the most jobs waiting for a promise."""
+MAX_WAITS = 4096
+"""The most waiting jobs with promises."""
+AGE_MS = 120_000
+"""The first age of a wait; each further age is twice as long."""
+SIZES = 8
+"""The number of sizes of requests."""
+PARTS = 256
+"""The promise at an age is made in one of so many parts of the age: the uid chooses the part."""
+
+
+def age_of(waited: int) -> int:
+    """The number of the age of a wait of so many ms."""
+    return (max(waited, 0) // AGE_MS).bit_length()
+
+
+def class_of(waited: int, request: Mapping[str, int]) -> int:
+    """The number of the class of a wait (ms) for a request: the age, and the size in GPUs, in steps of four."""
+    return age_of(waited) * SIZES + min((request.get(GPU, 0) // WHOLE).bit_length() // 2, SIZES - 1)
+
+
+def _due_at(since: int, age: int, uid: str) -> int:
+    """Log time (ms) of the promise to a job at an age: anywhere in the age, since readers look at any time."""
+    if not age:
+        return since + 1
+    began = AGE_MS << (age - 1)
+    return since + began + began * (sum(uid.encode()) * 37 % PARTS) // PARTS
 
 
 class Open(Struct, frozen=True):
@@ -167,70 +200,114 @@ class Open(Struct, frozen=True):
     broken: bool = False
 
 
-class Promises(Struct):
-    """The learned durations of runs, the calibration of waits, and the open promises."""
+class Class(Struct):
+    """The waits of one age and size: what was learned of them, and the open promises."""
 
-    durations: Durations = field(default_factory=Durations)
     calibration: Calibration = field(default_factory=Calibration)
     open: dict[str, Open] = field(default_factory=dict)
     """workload uid -> promise"""
-    fresh: dict[str, int] = field(default_factory=dict)
-    """uid of a workload without a promise -> log time (ms) of its queueing"""
-    next_at: int = 0
-    """Log time (ms) of the next promises, at the earliest."""
-
-    def queued(self, uid: str, now: int) -> None:
-        """The job waits under a new attempt: the promise for the old attempt is void."""
-        self.open.pop(uid, None)
-        self.fresh.pop(uid, None)
-        if len(self.fresh) < MAX_OPEN:
-            self.fresh[uid] = now
-
-    def left(self, uid: str) -> None:
-        """The job no longer waits, and did not start."""
-        self.open.pop(uid, None)
-        self.fresh.pop(uid, None)
-
-    def admitted(self, uid: str, now: int) -> None:
-        """The job starts: settle its promise."""
-        self.fresh.pop(uid, None)
-        promise = self.open.pop(uid, None)
-        if promise is None:
-            return
-        self.calibration.waited(promise.projected, now - promise.at)
-        if promise.latest and not promise.broken:
-            self.calibration.settled(kept=now <= promise.latest)
-
-    def is_due(self, now: int) -> bool:
-        return bool(self.fresh or self.open) and now >= self.next_at
-
-    def make(self, queues: Queues, running: Mapping[str, int], now: int) -> None:
-        """Break the promises past their bound, and make promises to jobs queued before ``now``."""
-        self.next_at = now + PAUSE_MS
-        self._settle(queues, now)
-        old = [uid for uid, since in self.fresh.items() if since < now]
-        if not old or not self.durations.known():
-            return
-        projection = Projection(queues, running, self.durations, now)
-        projection.run()
-        self.next_at = now + max(PAUSE_MS, projection.steps * STEP_MS)
-        scale = self.scale(now)
-        for uid in islice(old, max(MAX_OPEN - len(self.open), 0)):
-            projected = projection.found.get(uid)
-            if projected is not None:
-                del self.fresh[uid]
-                latest = now + scale.bound(projected.wait) if self.calibration.ready else 0
-                self.open[uid] = Open(now, projected.wait, latest)
 
     def scale(self, now: int) -> Scale:
         """How to read projections at this log time (ms)."""
         return self.calibration.scale((promise.projected, max(now - promise.at, 0)) for promise in self.open.values())
 
+
+class Wait(Struct):
+    """A waiting job. Log times in ms."""
+
+    since: int
+    """Of the queueing."""
+    due: int
+    """Of the next promise."""
+    first: int = 0
+    """The latest start that was promised first; 0 before a promise."""
+    classes: list[int] = field(default_factory=list)
+    """The classes with a promise to the job."""
+
+
+class Promises(Struct):
+    """The learned durations of runs, the calibration of waits, and the promises to waiting jobs."""
+
+    durations: Durations = field(default_factory=Durations)
+    classes: dict[int, Class] = field(default_factory=dict)
+    """By number."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """workload uid -> wait"""
+    next_at: int = 0
+    """Log time (ms) of the next promises, at the earliest."""
+
+    def queued(self, uid: str, now: int) -> None:
+        """The job waits under a new attempt: the promises for the old attempt are void."""
+        self.left(uid)
+        if len(self.waits) < MAX_WAITS:
+            self.waits[uid] = Wait(now, _due_at(now, 0, uid))
+
+    def left(self, uid: str) -> None:
+        """The job no longer waits, and did not start."""
+        wait = self.waits.pop(uid, None)
+        for number in wait.classes if wait is not None else ():
+            self.classes[number].open.pop(uid, None)
+
+    def admitted(self, uid: str, now: int) -> None:
+        """The job starts: settle its promises."""
+        wait = self.waits.pop(uid, None)
+        for number in wait.classes if wait is not None else ():
+            known = self.classes[number]
+            promise = known.open.pop(uid)
+            known.calibration.waited(promise.projected, now - promise.at)
+            if promise.latest and not promise.broken:
+                known.calibration.settled(kept=now <= promise.latest)
+
+    def of(self, uid: str, request: Mapping[str, int], now: int) -> Class:
+        """What is known of waits as long and as large as the wait of a job."""
+        wait = self.waits.get(uid)
+        return self.classes.get(class_of(now - wait.since if wait is not None else 0, request), Class())
+
+    def first(self, uid: str) -> int:
+        """The latest start (log time, ms) that was promised to a waiting job first; 0 before a promise."""
+        wait = self.waits.get(uid)
+        return wait.first if wait is not None else 0
+
+    def is_due(self, now: int) -> bool:
+        return bool(self.waits) and now >= self.next_at
+
+    def make(self, queues: Queues, running: Mapping[str, int], now: int) -> None:
+        """Break the promises past their bound, and make promises to jobs that have waited for another age."""
+        self.next_at = now + PAUSE_MS
+        self._settle(queues, now)
+        due = {uid: wait for uid, wait in self.waits.items() if wait.due <= now}
+        if not due or not self.durations.known():
+            return
+        projection = Projection(queues, running, self.durations, now)
+        projection.run()
+        self.next_at = now + max(PAUSE_MS, projection.steps * STEP_MS)
+        scales: dict[int, Scale] = {}
+        for uid, wait in due.items():
+            projected = projection.found.get(uid)
+            if projected is None:
+                continue
+            age = age_of(now - wait.since)
+            wait.due = _due_at(wait.since, age + 1, uid)
+            number = class_of(now - wait.since, queues.jobs[uid].demand.request)
+            known = self.classes.setdefault(number, Class())
+            if uid in known.open:
+                continue
+            if number not in scales:
+                scales[number] = known.scale(now)
+            latest = now + scales[number].bound(projected.wait) if known.calibration.ready else 0
+            known.open[uid] = Open(now, projected.wait, latest)
+            wait.classes.append(number)
+            wait.first = wait.first or latest
+
     def _settle(self, queues: Queues, now: int) -> None:
-        for uid, promise in list(self.open.items()):
+        for uid in list(self.waits):
             job = queues.jobs.get(uid)
-            if job is None or "admissions" in queues.resting(job.queue):
-                del self.open[uid]
-            elif promise.latest and not promise.broken and now > promise.latest:
-                self.calibration.settled(kept=False)
-                self.open[uid] = Open(promise.at, promise.projected, promise.latest, broken=True)
+            if job is None:
+                self.left(uid)
+            elif "admissions" in queues.resting(job.queue):
+                self.queued(uid, now)
+        for known in self.classes.values():
+            for uid, promise in known.open.items():
+                if promise.latest and not promise.broken and now > promise.latest:
+                    known.calibration.settled(kept=False)
+                    known.open[uid] = Open(promise.at, promise.projected, promise.latest, broken=True)

@@ -396,7 +396,7 @@ NoPromise = Literal["not_waiting", "standing", "few_runs", "few_waits", "endless
 not_waiting  the job does not wait in a queue
 standing     the queue does not determine how long the status of the job lasts
 few_runs     too few runs have ended to know how long jobs take
-few_waits    too few waits have ended to know what a projection is worth
+few_waits    too few waits as long and as large have ended to know what a projection is worth
 endless      as far as is known, the jobs ahead do not end
 """
 
@@ -407,7 +407,9 @@ class Promise(Struct, frozen=True):
     start: int = 0
     latest: int = 0
     settled: int = 0
-    """How many promises are known to have been kept or not, since the log began."""
+    """How many promises to jobs as large that had waited as long are known to have been kept or not."""
     kept: int = 0
     """How many of the settled promises were kept."""
+    first: int = 0
+    """The latest start that was promised to the job first, kept or not; 0 before a promise."""
     why: NoPromise | Literal[""] = ""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.promising.projection import Projected, Projection
-from muster.core.promising.promises import Scale
+from muster.core.promising.promises import Class, Scale
 from muster.core.queueing.book import Place
 from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claims import Claim
@@ -29,6 +29,7 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
+from muster.model.resources import Vector
 from muster.model.workload import Workload
 from muster.told.codes.codetable import CODES, JobCode
 from muster.told.codes.values import (
@@ -474,7 +475,7 @@ def promises_of(
     ``foreseen``: the queues played forward already.
     """
     now = max(now, state.now)
-    without = {uid: _without(state, uid) for uid in uids}
+    without = {uid: _without(state, uid, now) for uid in uids}
     wanted = [uid for uid, promise in without.items() if not promise.why]
     if not wanted:
         return without
@@ -483,37 +484,43 @@ def promises_of(
         projection = Projection(state.queues, running(state), promises.durations, now)
         projection.run(until=wanted[0] if len(wanted) == 1 else "")
         foreseen = projection.found
-    scale = promises.scale(now)
+    scales: dict[int, Scale] = {}
     for uid in wanted:
         projected = foreseen.get(uid)
-        without[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
+        if projected is None:
+            without[uid] = Promise(why="endless")
+            continue
+        known = promises.of(uid, state.queues.jobs[uid].demand.request, now)
+        scale = scales.setdefault(id(known), known.scale(now))
+        without[uid] = replace(_promised(known, scale, projected.wait, now), first=promises.first(uid))
     return without
 
 
-def promised(state: ReadState, wait: int, now: int) -> Promise:
+def promised(state: ReadState, wait: int, request: Vector, now: int) -> Promise:
     """The promise for a projected wait (ms), for a job that is not in the queues."""
-    why = _unknown(state)
-    return Promise(why=why) if why else _promised(state, state.promises.scale(now), wait, now)
+    known = state.promises.of("", request, now)
+    why = _unknown(state, known)
+    return Promise(why=why) if why else _promised(known, known.scale(now), wait, now)
 
 
-def _promised(state: ReadState, scale: Scale, wait: int, now: int) -> Promise:
-    calibration = state.promises.calibration
+def _promised(known: Class, scale: Scale, wait: int, now: int) -> Promise:
+    calibration = known.calibration
     start, latest = now + scale.middle(wait), now + scale.bound(wait)
     return Promise(start, latest, calibration.kept + calibration.broken, calibration.kept)
 
 
-def _unknown(state: ReadState) -> NoPromise | Literal[""]:
+def _unknown(state: ReadState, known: Class) -> NoPromise | Literal[""]:
     """Why no projection is worth anything yet; empty once projections are."""
     if not state.promises.durations.known():
         return "few_runs"
-    return "" if state.promises.calibration.ready else "few_waits"
+    return "" if known.calibration.ready else "few_waits"
 
 
-def _without(state: ReadState, uid: str) -> Promise:
+def _without(state: ReadState, uid: str, now: int) -> Promise:
     """Why nothing can be promised to the job, before any projection."""
     job = state.queues.jobs.get(uid)
     if job is None or job.status == "charged":
         return Promise(why="not_waiting")
     if not CODES[job_status(state, uid).code].turn:
         return Promise(why="standing")
-    return Promise(why=_unknown(state))
+    return Promise(why=_unknown(state, state.promises.of(uid, job.demand.request, now)))

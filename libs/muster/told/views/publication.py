@@ -74,13 +74,13 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
         facets["started_ms"] = max(0, now - admitted)
     if running:
         facets["ran_ms"] = max(0, now - running)
-    workload, promise = state.queues.workloads.get(uid), state.promises.open.get(uid)
+    workload, wait = state.queues.workloads.get(uid), state.promises.waits.get(uid)
     if workload is not None:
         facets |= {"owner": workload.origin.owner, "labels": workload.labels}
     if charge is not None:
         facets["borrowed"] = _borrowed(state, charge)
-    if promise is not None and promise.latest:
-        facets["promised_by"] = rfc3339(promise.latest)
+    if wait is not None and wait.first:
+        facets["promised_by"] = rfc3339(wait.first)
     leaving = state.leaving.get(uid)
     if leaving is not None:
         facets |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}

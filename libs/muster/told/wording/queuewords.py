@@ -49,10 +49,12 @@ def promised_start(promise: Promise, now: int) -> str:
     """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h), meant to hold in ...``."""
     start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (promise.start, promise.latest))
     text = f"Starts at about {start}, and by {latest}, meant to hold in 9 of 10 cases"
+    if promise.first and promise.first // 60_000 != promise.latest // 60_000:
+        text += f" (first promised by {instant(promise.first)[:16]}Z)"
     if not promise.settled:
-        return f"{text}: projected from how long such jobs ran; no promise of this log has been settled yet"
+        return f"{text}: projected from how long such jobs ran; no promise after such a wait has been settled yet"
     share = f" ({100 * promise.kept // promise.settled} of 100)" if promise.settled >= 100 else ""
-    kept = f"of {promise.settled:,} promises {promise.kept:,} were kept{share}"
+    kept = f"of {promise.settled:,} promises after such waits {promise.kept:,} were kept{share}"
     return f"{text}: projected from how long such jobs ran; {kept}"
 
 
@@ -68,7 +70,8 @@ def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
         case "few_runs":
             return f"fewer than {learned.ENOUGH_RUNS} runs have ended, so run times cannot be projected"
         case "few_waits":
-            return f"fewer than {promises.ENOUGH_WAITS} waits have ended, so projections cannot be checked"
+            few = f"fewer than {promises.ENOUGH_WAITS} waits as long and as large have ended"
+            return f"{few}, so projections cannot be checked"
         case "endless":
             return "too few of the jobs ahead of it are known to end"
         case _:
