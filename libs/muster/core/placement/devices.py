@@ -1,8 +1,8 @@
 """Shares of GPU devices on one node: the share of a pod, the number of pods that fit, and the devices of each pod.
 
 A device is shared or whole, never both. Shares are in parts of a device, so many that rounding down lets in no pod too
-many: of 512 pods on 2 TiB the amounts of memory are compared exactly. A pod with several devices takes the same share of
-each device, and never two shares of one device.
+many: of 512 pods on 2 TiB the amounts of memory are compared exactly. A pod with several devices takes the same share
+of each device, and never two shares of one device.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ def share_on(rules: PodRules, labels: Mapping[str, str]) -> int:
     """
     if not rules.gpu_memory:
         return rules.share * PART
-    text = labels.get(GPU_MEMORY, "")
-    memory = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
+    memory = memory_of(labels)
     return rules.gpu_memory * DEVICE // memory if memory else DEVICE + 1
+
+
+def memory_of(labels: Mapping[str, str]) -> int:
+    """MiB of a device on a node with these labels; 0 where the node does not say."""
+    text = labels.get(GPU_MEMORY, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
 
 
 def shares_gpu(rules: PodRules) -> bool:

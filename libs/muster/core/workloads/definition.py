@@ -112,7 +112,7 @@ class Child(Form, frozen=True):
     aside: bool = False
     """The pods of the object are not counted with the workload's."""
     last: bool = False
-    """Made while the workload is being deleted, after the other pods: counted, and not what the workload runs through."""
+    """Made while the workload is being deleted: counted, and not what the workload runs through."""
 
 
 class Manager(Form, frozen=True):

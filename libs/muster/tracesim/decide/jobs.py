@@ -30,10 +30,9 @@ before every such pod, and a gang that has none of them before one that has."""
 class JobReader:
     """Reads jobs one after the other; keeps which devices running pods have taken."""
 
-    def __init__(self, nodes: dict[str, NodeState], leaves: Leaves, gpu_memory: int) -> None:
+    def __init__(self, nodes: dict[str, NodeState], leaves: Leaves) -> None:
         self._nodes = nodes
         self._leaves = leaves
-        self._gpu_memory = gpu_memory
         self._left: dict[str, dict[int, int]] = {}
         """Node -> shared device -> what is left of it."""
         self._whole: dict[str, int] = {}
@@ -86,8 +85,7 @@ class JobReader:
         if share:
             need[GPU] = share * count
         elif memory:
-            # In shares of the smallest device there is, as KAI Scheduler counts it.
-            need[GPU] = -(-memory * WHOLE // self._gpu_memory) * count if self._gpu_memory else WHOLE * count
+            need[GPU] = WHOLE * count
         node, devices, started = self._place(entry, rules, where)
         return SituationPod(
             name,
