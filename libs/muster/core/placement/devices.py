@@ -1,6 +1,6 @@
 """Shares of GPU devices on one node: the share of a pod, the number of pods that fit, and the devices of each pod.
 
-A device is shared or whole, never both. Shares are in parts of a device, so many that rounding down lets in no pod too
+A device is shared or whole, never both. Shares are in parts of a device, so many that rounding down admits no pod too
 many: of 512 pods on 2 TiB the amounts of memory are compared exactly. A pod with several devices takes the same share
 of each device, and never two shares of one device.
 """

@@ -107,8 +107,8 @@ def define(row: Definition) -> None:
         del DEFINITIONS[row.kind]
         raise unreadable("object", "paths_contradict", said=str(err)[:160]) from err
     POD_OWNERS.update(KINDS[row.kind].pods_of)
-    for child in KINDS[row.kind].children:
-        KINDS[child] = kind_of(DEFINITIONS[child])
+    for rule in row.children:
+        KINDS[rule.kind] = kind_of(DEFINITIONS[rule.kind])
 
 
 def defined(kinds: Iterable[str]) -> dict[str, str]:
