@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from muster.core.objects.gpushares import charged
 from muster.core.observed.presence import is_alone
 from muster.core.placement.devices import shares_gpu
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
@@ -63,7 +60,6 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
-from muster.model.placing import GPU
 from muster.model.resources import lowest, summed
 from muster.model.workload import SPARK_ROLE, PodState
 
@@ -418,7 +414,7 @@ def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
         state.sharing[observed.ref.uid] = observed
     else:
         state.sharing.pop(observed.ref.uid, None)
-    pod = _counted(state, observed)
+    pod = podasks.counted(state, observed)
     touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
     if left_behind and not pod.over:
@@ -439,15 +435,6 @@ def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
         _of_gang(state, pod.owner_uid)
     if pod.over and pod.owner_uid not in state.presence.pods:
         state.members.left(pod.owner_uid)
-
-
-def _counted(state: AccountantState, pod: PodState) -> PodState:
-    """A pod with its shares of GPUs: of the devices of its node, or of the largest ones before it has a node."""
-    if not shares_gpu(pod.rules):
-        return pod
-    memory = state.forest.memories.get(pod.node, 0) if pod.node else state.forest.device
-    request = dict(sorted({**pod.request, GPU: charged(pod.rules, memory)}.items()))
-    return replace(pod, request=request)
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
