@@ -37,12 +37,15 @@ controllers: ["system:serviceaccount:widgets:operator"]
 def defined(text: str = WIDGET) -> Iterator[str]:
     """The kind of a definition, known to this process meanwhile."""
     definition = kinds.read(text)
+    tables: tuple[Obj, ...] = (KINDS, DEFINITIONS, WATCHED)
+    before = [dict(table) for table in tables]
     kinds.define(definition)
-    row = KINDS[definition.kind]
     try:
         yield definition.kind
     finally:
-        del KINDS[definition.kind], DEFINITIONS[definition.kind], WATCHED[row.resource.plural]
+        for table, rows in zip(tables, before, strict=True):
+            table.clear()
+            table.update(rows)
         POD_OWNERS.discard(definition.kind)
 
 

@@ -17,7 +17,7 @@ from kit import facts, nodes
 from kit.depth import examples
 from kit.podgangs import Scene, member
 from muster.core.actuation.orders import Bind
-from muster.core.placement.devices import WHOLE, share_on
+from muster.core.placement.devices import DEVICE, WHOLE, share_on
 from muster.events.facts import NodeGone
 from muster.events.gangs import PodsPlaced, PodsReleased
 from muster.model.keys import Ref
@@ -174,7 +174,7 @@ class Sharing(Scene):
                 newest_of[device] = max(newest_of.get(device, 0), at)
                 groups.setdefault(device, set()).add(group)
         for device, sum_of in taken.items():
-            assert sum_of <= WHOLE or newest_of[device] < since, (name, device, sum_of, since)
+            assert sum_of <= DEVICE or newest_of[device] < since, (name, device, sum_of, since)
         assert whole + len(taken) <= self.gpus[name] or newest < since, (name, whole, taken, since)
         assert all(len(found) == 1 for found in groups.values()), groups
         assert len({each for found in groups.values() for each in found}) == len(groups), groups

@@ -40,6 +40,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
+from muster.model.placing import GPU
 from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 
@@ -205,7 +206,12 @@ class Auditor:
         workload = self._facts.workloads.get(event.ref.uid)
         if workload is not None and workload.basis == event.basis:
             tree = self._trees.by_root.get(root_of(event.queue))
-            need = workload.need.get(tree.profile if tree is not None else "ack", {})
+            need = dict(workload.need.get(tree.profile if tree is not None else "ack", {}))
+            device = tree.gpu_memory if tree is not None else 0
+            for pods in workload.pod_sets:
+                if 0 < pods.rules.gpu_memory < device:
+                    part = max(1, pods.rules.gpu_memory * 1000 // device)
+                    need[GPU] -= (1000 - part) * pods.rules.devices * pods.count
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
         for finding in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
             self._check(*finding)

@@ -143,6 +143,8 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """name of a queue that is not in force -> why; in a tree compiled from many objects"""
     shared: Vector | None = None
     """The part of the root's limit that fair shares divide, where some of the nodes are not ready; None: all of it."""
+    gpu_memory: int = 0
+    """MiB of the largest GPU on the nodes: an amount of memory without a device counts as its part; 0: as a device."""
 
     @property
     def by_shares(self) -> bool:

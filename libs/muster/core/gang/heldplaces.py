@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.core.gang.admitterstate import AdmitterState, Hold, Keeper, hold_of, hold_places
 from muster.core.objects.meta import digest
-from muster.core.placement.devices import share_on, shares_gpu
+from muster.core.placement.devices import PART, share_on, shares_gpu
 from muster.events.base import Cause
 from muster.events.elastic import GrowthGranted, GrowthOption
 from muster.events.gangs import GpuReservationEnded, PodPlace, PodsPlaced
@@ -45,7 +45,7 @@ def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, device
     """The place of a pod on a node, with the group of each of its devices."""
     if not devices:
         return PodPlace(ref, node)
-    share = share_on(rules, state.ledger.nodes[node].labels)
+    share = max(1, share_on(rules, state.ledger.nodes[node].labels) // PART)
     return PodPlace(ref, node, devices, groups_of(state, node, devices), share)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from muster.core.gang.admitterstate import AdmitterState, Gang, QueuedAs, holder_of
-from muster.core.placement.devices import shares_gpu
+from muster.core.placement.devices import PART, shares_gpu
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.decisions import PreemptionProposed, QuotaReserved
@@ -170,7 +170,7 @@ def may_fit(state: AdmitterState, view: View, asks: Sequence[Ask]) -> bool:
             group = state.ledger.classes[slot.group]
             for resource, left in zip(group.resources, slot.free, strict=True):
                 free[resource] = free.get(resource, 0) + max(left, 0)
-            free[GPU] = free.get(GPU, 0) + sum(slot.shared.values())
+            free[GPU] = free.get(GPU, 0) + sum(slot.shared.values()) // PART
     return all(free.get(resource, 0) >= amount for resource, amount in asked.items())
 
 

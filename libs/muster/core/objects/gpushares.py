@@ -193,12 +193,16 @@ def _mebibytes(text: str) -> int:
         return 0
 
 
-def charged(rules: PodRules) -> int:
+def charged(rules: PodRules, memory: int = 0) -> int:
     """The charge of a quota for a share, thousandths of a GPU.
 
-    An amount of memory counts as the whole device: only the node knows the size of the device.
+    ``memory``: MiB of a device; an amount of memory counts as its part of the device, rounded down so that parts never
+    come to more than the whole, and as the whole device where the size is unknown or too small.
     """
-    return (WHOLE if rules.gpu_memory else rules.share) * rules.devices
+    part = rules.share
+    if rules.gpu_memory:
+        part = max(1, rules.gpu_memory * WHOLE // memory) if rules.gpu_memory < memory else WHOLE
+    return part * rules.devices
 
 
 def devices_of(annotations: Mapping[str, str]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved
+from muster.events.facts import ChildGone, ChildObserved, PodGone
 from muster.model.resources import Vector, add_into, highest, summed
 from muster.model.workload import SPARK_ROLE, PodState
 
@@ -119,8 +119,7 @@ class Presence(Struct):
             del self.children[owner]
         return owner
 
-    def pod_observed(self, event: PodObserved) -> str | None:
-        pod = event.pod
+    def pod_observed(self, pod: PodState) -> str | None:
         if pod.over:
             return self._pod_over(pod.ref.uid)
         if pod.owner_uid and pod.labels.get(SPARK_ROLE) == "driver":

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.core.placement.devices import WHOLE
+from muster.core.placement.devices import PART, WHOLE
 from muster.core.placement.matching import (
     asked_labels,
     names_nodes,
@@ -77,7 +77,7 @@ def choices(view: View, ask: Ask) -> list[BucketChoice]:
                     for index, weight in weights:
                         left += free[index] * weight
                     if bucket.shared:
-                        left += sum(bucket.shared) * gpu
+                        left += sum(bucket.shared) // PART * gpu
                     suitable.append(BucketChoice(left, suited[0], key, need, bucket, suited))
     return suitable
 
@@ -170,7 +170,7 @@ def _after(need: PodNeed, bucket: Bucket) -> tuple[list[int], list[int]]:
 def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str) -> int:
     cpu = free[places["cpu"]] if "cpu" in places else 0
     memory = free[places["memory"]] if "memory" in places else 0
-    return waste(cpu, memory, max(free[places[GPU]], 0) // WHOLE, tuple(shared), mix)
+    return waste(cpu, memory, max(free[places[GPU]], 0) // WHOLE, tuple([rest // PART for rest in shared]), mix)
 
 
 # --- topology ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Shares of GPU devices on one node: the share of a pod, the number of pods that fit, and the devices of each pod.
 
-A device is shared or whole, never both. Amounts are thousandths of a device. A pod with several devices takes the same
-share of each device, and never two shares of one device.
+A device is shared or whole, never both. Shares are in parts of a device, so many that rounding down admits no pod too
+many: of 512 pods on 2 TiB the amounts of memory are compared exactly. A pod with several devices takes the same share
+of each device, and never two shares of one device.
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ from muster.model.placing import GPU_MEMORY, PodRules
 
 WHOLE = 1000
 """One device, in thousandths."""
+PART = 1 << 30
+"""A thousandth of a device, in parts."""
+DEVICE = WHOLE * PART
+"""One device, in parts."""
 
 
 def share_on(rules: PodRules, labels: Mapping[str, str]) -> int:
-    """The share of a pod in each of its devices on a node with these labels; 0 for a pod without shares.
+    """The share of a pod in each of its devices on a node with these labels, in parts; 0 for a pod without shares.
 
-    Memory is counted against the device memory in the node's label ``nvidia.com/gpu.memory``, rounded up, so that
-    shares never exceed a device. More than ``WHOLE``: no device of the node is large enough.
+    Memory is counted against the device memory in the node's label ``nvidia.com/gpu.memory``. More than ``DEVICE``: no
+    device of the node is large enough.
     """
     if not rules.gpu_memory:
-        return rules.share
+        return rules.share * PART
+    memory = memory_of(labels)
+    return rules.gpu_memory * DEVICE // memory if memory else DEVICE + 1
+
+
+def memory_of(labels: Mapping[str, str]) -> int:
+    """MiB of a device on a node with these labels; 0 where the node does not say."""
     text = labels.get(GPU_MEMORY, "")
-    memory = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
-    return -(-rules.gpu_memory * WHOLE // memory) if memory else WHOLE + 1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
 
 
 def shares_gpu(rules: PodRules) -> bool:
@@ -35,11 +45,11 @@ def shares_gpu(rules: PodRules) -> bool:
 def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> int:
     """Pods that fit, each with ``share`` of ``devices`` different devices.
 
-    ``left``: the rest of each shared device; ``whole``: the number of free whole devices.
+    ``left``: the parts left of each shared device; ``whole``: the number of free whole devices.
     """
-    if not 0 < share <= WHOLE:
+    if not 0 < share <= DEVICE:
         return 0
-    each_whole = WHOLE // share
+    each_whole = DEVICE // share
     slots = [rest // share for rest in left]
     if devices <= 1:
         return sum(slots) + max(whole, 0) * each_whole
@@ -67,7 +77,7 @@ def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: i
     for _ in range(whole):
         device = next(opened)
         numbers.append(device)
-        slots[device] = WHOLE // share
+        slots[device] = DEVICE // share
     used: list[int] = []
     for device in numbers:
         if sum([min(slots[device], count) for device in used]) >= count * devices:

@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 
 from msgspec import Struct, field
 
-from muster.core.placement.devices import WHOLE, pods_fitting, share_on, shares_gpu
+from muster.core.placement.devices import DEVICE, WHOLE, pods_fitting, share_on, shares_gpu
 from muster.core.placement.matching import UNSCHEDULABLE, suits_node, suits_volumes, tolerates, untolerated
 from muster.model.places import ObstacleCode
 from muster.model.placing import GPU, GPU_MEMORY, PodRules, Taint
@@ -32,7 +32,7 @@ class Slot(Struct):
     group: str
     free: list[int]
     shared: dict[int, int] = field(default_factory=dict)
-    """Device -> rest of the device, thousandths; whole devices are in ``free``."""
+    """Device -> rest of the device, parts; whole devices are in ``free``."""
 
     @property
     def key(self) -> str:
@@ -93,7 +93,7 @@ class PodNeed(Struct, frozen=True):
     gpu: int
     """Index of the whole GPU devices in the class's resources; -1 for a class without GPUs."""
     share: int
-    """Thousandths of a device, where the pod shares; else 0."""
+    """Parts of a device, where the pod shares; else 0."""
     devices: int = 1
 
     def fit(self, free: list[int], shared: list[int]) -> int:
@@ -126,7 +126,7 @@ def need_of(request: Vector, rules: PodRules, group: NodeClass) -> tuple[PodNeed
     share = share_on(rules, group.labels)
     if shares_gpu(rules) and GPU not in places:
         missing.append(GPU)
-    elif share > WHOLE:
+    elif share > DEVICE:
         missing.append(GPU_MEMORY)
     if PODS in places:
         keepers = rules.devices if share else 0  # A device that it opens is kept by a pod of its own.

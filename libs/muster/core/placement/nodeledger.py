@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.placement.devices import WHOLE, share_on
+from muster.core.placement.devices import DEVICE, WHOLE, share_on
 from muster.core.placement.matching import asked_labels, names_nodes
 from muster.core.placement.mix import Mix
 from muster.core.placement.needs import PODS, NodeClass, PodSought, Slot, enter, leave
@@ -39,7 +39,7 @@ class Occupant(Struct):
     owner: str = ""
     """uid of the pod's workload, where known"""
     share: int = 0
-    """The share of each device, in thousandths; set by the ledger for the node."""
+    """The share of each device, in parts; set by the ledger for the node."""
 
 
 class Node(Struct):
@@ -167,7 +167,7 @@ class NodeLedger(Struct):
             self.averse[key] = None
         node = self.nodes.setdefault(occupant.node, Node())
         node.occupants[key] = None
-        occupant.share = min(share_on(occupant.rules, node.labels), WHOLE)
+        occupant.share = min(share_on(occupant.rules, node.labels), DEVICE)
         if not node.uid:
             self.lost[occupant.node] = None
         self._charge(occupant, occupant.count, occupant.devices)
@@ -238,7 +238,7 @@ class NodeLedger(Struct):
         """Compute the shares on a node again: the device memory may be new. The node is not in the index."""
         for key in node.occupants:
             occupant = self.occupants[key]
-            share = min(share_on(occupant.rules, node.labels), WHOLE)
+            share = min(share_on(occupant.rules, node.labels), DEVICE)
             if share != occupant.share:
                 # At once: a device without any share for a moment would lose its group.
                 _share_out(node, occupant.devices, share - occupant.share)
@@ -341,10 +341,10 @@ def _empty(node: Node) -> Slot:
 def _share_out(node: Node, devices: list[int], share: int) -> None:
     """Take a share of each device; a negative share is a release."""
     for device in devices:
-        before = node.shared.get(device, WHOLE)
+        before = node.shared.get(device, DEVICE)
         after = before - share
-        add_into(node.used, {GPU: WHOLE}, (after < WHOLE) - (before < WHOLE))
-        if after < WHOLE:
+        add_into(node.used, {GPU: WHOLE}, (after < DEVICE) - (before < DEVICE))
+        if after < DEVICE:
             node.shared[device] = after
         else:
             node.shared.pop(device, None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.core.placement.devices import WHOLE, pick
+from muster.core.placement.devices import DEVICE, WHOLE, pick
 from muster.core.placement.needs import PODS, Bucket, PodNeed, PodSought, Slot, enter, leave, need_of
 from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.model.placing import GPU, PodRules, Topology
@@ -54,7 +54,7 @@ class Kept(NamedTuple):
     free: list[int]
     """Amounts, in the order of the class's resources."""
     shares: dict[int, int]
-    """Number of a shared GPU device -> kept thousandths."""
+    """Number of a shared GPU device -> kept parts."""
     whole: bool = False
     """The room suffices for all pods: the pods have room now."""
 
@@ -138,7 +138,7 @@ class View:
                 if after.free[need.gpu] < WHOLE:
                     continue
                 after.free[need.gpu] -= WHOLE
-            left = after.shared.get(device, WHOLE)
+            left = after.shared.get(device, DEVICE)
             part = min(need.share, max(left, 0))
             after.shared[device] = left - part
             shares[device] = shares.get(device, 0) + part
@@ -181,8 +181,8 @@ class View:
 
     def _return(self, slot: Slot, device: int, share: int) -> None:
         """Free a share of a device; a device without shares is whole again."""
-        left = slot.shared.pop(device, WHOLE) + share
-        if left < WHOLE:
+        left = slot.shared.pop(device, DEVICE) + share
+        if left < DEVICE:
             slot.shared[device] = left
         else:
             slot.free[self.ledger.classes[slot.group].resources.index(GPU)] += WHOLE
@@ -245,5 +245,5 @@ def share_devices(slot: Slot, need: PodNeed, count: int) -> list[int]:
     for device in taken:
         if device not in slot.shared:
             slot.free[need.gpu] -= WHOLE
-        slot.shared[device] = slot.shared.get(device, WHOLE) - need.share
+        slot.shared[device] = slot.shared.get(device, DEVICE) - need.share
     return taken

@@ -187,6 +187,8 @@ class AccountantState(StageState):
     """Pods with a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
     """By uid: pods of no job with a node, or waiting for a node from Muster."""
+    sharing: dict[str, PodState] = field(default_factory=dict)
+    """By uid: pods that share GPUs, as observed."""
     orphans: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods without an owner that count with their former job while the job is there."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
+from muster.core.objects.gpushares import charged
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
@@ -29,6 +30,7 @@ from muster.core.quota.trees.rules import RuleError, span_ms, span_or
 from muster.events.base import Cause
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
+from muster.model.placing import GPU
 from muster.model.problem import FieldProblem, problem
 from muster.model.problemcodes import ProblemCode
 from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree
@@ -262,12 +264,31 @@ def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
     return strategies_text(inherited(placements)) if placements else ""
 
 
+def need_of(tree: QuotaTree | None, workload: Workload) -> Vector:
+    """The request of a workload as its tree counts it."""
+    return _sized(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+
+
+def asks_of(tree: QuotaTree | None, workload: Workload) -> Vector:
+    """The request of all pods of the spec, whatever the tree leaves out."""
+    return _sized(tree, workload, workload.asks)
+
+
+def _sized(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
+    """A request with amounts of GPU memory as parts of the largest device."""
+    if tree is None or not tree.gpu_memory or GPU not in request:
+        return request
+    sets = [pods for pods in workload.pod_sets if pods.rules.gpu_memory]
+    less = sum([pods.count * (charged(pods.rules) - charged(pods.rules, tree.gpu_memory)) for pods in sets])
+    return {**request, GPU: request[GPU] - less} if less else request
+
+
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
     """The demand of a workload under the request profile of its tree.
 
     ``priority``: where known, and where the rules of the tree use priorities to tell preemptible work.
     """
-    need = workload.need.get(tree.profile if tree else "ack", {})
+    need = need_of(tree, workload)
     preemptible = is_preemptible(workload.labels)
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)

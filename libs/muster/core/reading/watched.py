@@ -203,7 +203,7 @@ def define(definition: Definition) -> None:
     if plural in WATCHED and WATCHED[plural].kind != definition.kind:
         raise unreadable("plural", "kind_taken", value=plural)
     workloads.define(definition)
-    for name in (definition.kind, *workloads.KINDS[definition.kind].children):
+    for name in (definition.kind, *(rule.kind for rule in definition.children)):
         WATCHED[workloads.KINDS[name].resource.plural] = _of_kind(name)
 
 

@@ -255,15 +255,15 @@ class Reader:
         return sum(_product(view, pods.count, "") for pods in self._kind.pods)
 
     def _child(self, view: ObjectView, meta: Meta) -> ChildState:
-        """The request of a child's pods, where a function tells the number; an unreadable child still is one."""
+        """The request of a child's pods, as its kind says; an unreadable child still is one."""
         kind, suspended = self._kind.kind, self._suspended(view, meta)
         try:
             life, needs = self._life(view, suspended), Needs()
             rests = suspended or life.phase == "finished" or bool(meta.deletion_timestamp)
-            if self._special is None or rests or view.get("spec") is None:
+            if rests or view.get("spec") is None:
                 held = view.get(self._kind.suspend.at) == self._kind.suspend.value
                 return child(kind, meta, rests=rests, held=held)
-            parts = self._special.parts(view, meta, needs, False)
+            parts = self._fill(view, meta, needs, False)
             full = needs.totals()["full"]
         except UnreadableError:
             return child(kind, meta)

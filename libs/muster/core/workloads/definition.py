@@ -111,6 +111,8 @@ class Child(Form, frozen=True):
     """The most pods of such an object; 0: any number."""
     aside: bool = False
     """The pods of the object are not counted with the workload's."""
+    last: bool = False
+    """Made while the workload is being deleted: counted, and not what the workload runs through."""
 
 
 class Manager(Form, frozen=True):

@@ -72,8 +72,8 @@ def kind_of(row: Definition) -> Kind:
         suspend=row.suspend,
         suspend_path=pointer,
         alone=reader.alone if any(DEFINITIONS[made.owner].child and not made.rule.aside for made in makers) else None,
-        children=tuple(rule.kind for rule in row.children if not rule.aside),
-        auxiliary=tuple(rule.kind for rule in row.children if rule.aside),
+        children=tuple(rule.kind for rule in row.children if not (rule.aside or rule.last)),
+        auxiliary=tuple(rule.kind for rule in row.children if rule.aside or rule.last),
         annotated=row.suspend.annotation,
         pods_of=row.pods_of or (row.kind,),
         pods=row.pods,
@@ -107,8 +107,8 @@ def define(row: Definition) -> None:
         del DEFINITIONS[row.kind]
         raise unreadable("object", "paths_contradict", said=str(err)[:160]) from err
     POD_OWNERS.update(KINDS[row.kind].pods_of)
-    for child in KINDS[row.kind].children:
-        KINDS[child] = kind_of(DEFINITIONS[child])
+    for rule in row.children:
+        KINDS[rule.kind] = kind_of(DEFINITIONS[rule.kind])
 
 
 def defined(kinds: Iterable[str]) -> dict[str, str]:

@@ -105,7 +105,7 @@ _ROWS = (
         ),
         stops=Sign(any=(_word(_RAY_STATE), Sign("RayClusterSuspending"))),
         running=_word(_RAY_STATE, "ready"),
-        children=(Child("Job", "*-redis-cleanup", pods=1, aside=True),),
+        children=(Child("Job", "*-redis-cleanup", pods=1, last=True),),
         managed_by=_KUBERAY,
     ),
     Definition(

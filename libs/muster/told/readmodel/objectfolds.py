@@ -121,7 +121,7 @@ class ObjectFolds:
         state.nodes.pod(event.pod)
         job = self._job_of(state, event.pod.owner_uid)
         before = state.pods.of(job, state.presence)
-        state.presence.pod_observed(event)
+        state.presence.pod_observed(event.pod)
         if state.pods.observed(event.pod, state.records.get(job), state.now):
             self._mark.jobs(job)
             self._held_up(state, at, job, before)

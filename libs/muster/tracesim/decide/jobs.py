@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.gpushares import thousandths
 from muster.core.objects.meta import KAI_PREEMPTIBILITY, KAI_QUEUE, KEPT
-from muster.core.placement.devices import WHOLE, pick, pods_fitting, share_on, shares_gpu
+from muster.core.placement.devices import DEVICE, WHOLE, pick, pods_fitting, share_on, shares_gpu
 from muster.core.quota.demand import CLASSES, PREEMPTIBILITY
 from muster.model.placing import GPU, PodRules, Toleration, Topology
 from muster.model.workload import NodeState
@@ -30,10 +30,9 @@ before every such pod, and a gang that has none of them before one that has."""
 class JobReader:
     """Reads jobs one after the other; keeps which devices running pods have taken."""
 
-    def __init__(self, nodes: dict[str, NodeState], leaves: Leaves, gpu_memory: int) -> None:
+    def __init__(self, nodes: dict[str, NodeState], leaves: Leaves) -> None:
         self._nodes = nodes
         self._leaves = leaves
-        self._gpu_memory = gpu_memory
         self._left: dict[str, dict[int, int]] = {}
         """Node -> shared device -> what is left of it."""
         self._whole: dict[str, int] = {}
@@ -86,8 +85,7 @@ class JobReader:
         if share:
             need[GPU] = share * count
         elif memory:
-            # In shares of the smallest device there is, as KAI Scheduler counts it.
-            need[GPU] = -(-memory * WHOLE // self._gpu_memory) * count if self._gpu_memory else WHOLE * count
+            need[GPU] = WHOLE * count
         node, devices, started = self._place(entry, rules, where)
         return SituationPod(
             name,
@@ -164,7 +162,7 @@ class JobReader:
     def _shared(self, entry: PodEntry, rules: PodRules, node: NodeState, where: str) -> tuple[int, ...]:
         """The devices of a running pod that shares: the named devices, else the fullest devices with room."""
         share, whole = share_on(rules, node.labels), self._free(node)
-        if share > WHOLE:
+        if share > DEVICE:
             text = "has not that much memory, or does not say how much"
             raise StateFileError(f"{where}: a device of node {entry.node!r} {text}")
         left = self._left.setdefault(entry.node, {})
@@ -174,14 +172,14 @@ class JobReader:
                 which = f" are not devices 0 to {total - 1}, each once" if total else f", and {entry.node!r} has none"
                 raise StateFileError(f"{where}: devices {shown(list(devices))}{which}")
             opened = sum(device not in left for device in devices)
-            if opened > whole or any(left.get(device, WHOLE) < share for device in devices):
+            if opened > whole or any(left.get(device, DEVICE) < share for device in devices):
                 raise StateFileError(f"{where}: devices {list(devices)} of node {entry.node!r} have no room for it")
         elif pods_fitting(left.values(), whole, share, rules.devices) < 1:
             raise StateFileError(f"{where}: no device of node {entry.node!r} has room for it")
         else:
             devices = pick(left, whole, share, rules.devices, 1)[0]
         for device in devices:
-            left[device] = left.get(device, WHOLE) - share
+            left[device] = left.get(device, DEVICE) - share
         return devices
 
 

@@ -112,8 +112,7 @@ def _situation(state: StateFile) -> Situation:
     by_name = {node.ref.name: node for node in nodes}
     unique("job", (job.name for job in state.jobs))
     queues, leaves = read_queues(state.queues)
-    memory = [int(label) for node in nodes if (label := node.labels.get(GPU_MEMORY, "")).isdecimal()]
-    reader = JobReader(by_name, leaves, min(memory, default=0))
+    reader = JobReader(by_name, leaves)
     # Read by name: which devices running pods have where they do not say must not hang on the order of the file.
     by_index = {index: reader.job(entry, index) for index, entry in sorted(enumerate(state.jobs), key=_name)}
     jobs = tuple(by_index[index] for index in range(len(by_index)))

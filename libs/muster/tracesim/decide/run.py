@@ -210,6 +210,8 @@ class _Run:
         effects: list[Event] = []
         for order in orders:
             live = self._live[order.ref.uid]
+            if self._units.get(live.unit.uid) is not live:
+                continue  # It went with its gang, by an order before.
             live.workload = replace(
                 live.workload,
                 rv=self._next_rv(),

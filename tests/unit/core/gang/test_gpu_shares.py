@@ -15,6 +15,7 @@ from muster.core.actuation.orders import Bind, RetryLater, Unbind
 from muster.core.actuation.podwrites import CONFIG_MAP, Wiring, after_unbind, wiring_for
 from muster.core.objects.gpushares import BAD_COUNT, BAD_FRACTION, BAD_MEMORY, COUNT_ALONE, LIMIT_BESIDE, SEVERAL
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
+from muster.core.placement.devices import PART
 from muster.core.reading.cluster import read_pod
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Cause
@@ -222,7 +223,7 @@ def shares(scene: Scene) -> dict[str, int]:
     """{device: thousandths left} of the one node, as the admitter counts them."""
     node = scene.bench.states["gang_admitter"].ledger.nodes["n"]  # type: ignore[attr-defined]
     assert node.slot is not None
-    return dict(node.slot.shared)
+    return {device: left // PART for device, left in node.slot.shared.items()}
 
 
 def test_a_device_stays_taken_whatever_else_changes_of_the_pod() -> None:

@@ -49,7 +49,7 @@ class Pools(KaiSource):
         self.pools.pop(uid, None)
         self.cause, self.count = cause, self.count + 1
 
-    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
+    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
         self.total, self.cause, self.count = dict(total), cause, self.count + 1
 
     def decisions_due(

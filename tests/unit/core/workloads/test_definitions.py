@@ -14,11 +14,12 @@ from kit.widgets import WIDGET, defined, widget
 from kit.words import in_words
 from muster.core.actuation.carrying import first_request
 from muster.core.actuation.intents import Actuator
+from muster.core.reading.watched import WATCHED
 from muster.core.stage import Folder
 from muster.core.workloads.registry import DEFINITIONS, KINDS, OWN
 from muster.core.workloads.registry import defined as definitions
 from muster.events.decisions import GangAdmitted, WorkloadQueued, WorkloadRefused
-from muster.events.facts import KindsConfigured, WorkloadObserved
+from muster.events.facts import ChildObserved, KindsConfigured, WorkloadObserved
 from muster.fakecluster.apiserver.jsonpatch import json_patch
 from muster.model.workload import Workload
 from muster.runtime import kinds
@@ -88,6 +89,17 @@ def test_a_value_of_its_own_suspends_and_resumes() -> None:
     [(uid, order)] = state.outstanding.items()
     ops = json.loads(first_request(order, state.known[uid]).body)
     assert {"op": "add", "path": "/spec/mode", "value": "Active"} in ops
+
+
+def test_a_job_that_clears_up_after_a_kind_is_a_child_and_says_its_pods() -> None:
+    job = jobs.job("one-clear", parallelism=1)
+    owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "one", "uid": "uid-one", "controller": True}
+    job["spec"]["suspend"], job["metadata"]["ownerReferences"] = False, [owner]
+    with defined(WIDGET + 'children: [{kind: Job, named: "{owner}-clear", pods: 1, last: true}]'):
+        fact = WATCHED["jobs"].read(dressed(job))
+    assert isinstance(fact, ChildObserved)
+    assert (fact.child.owner_uid, fact.child.asks["cpu"]) == ("uid-one", 1000)
+    assert isinstance(WATCHED["jobs"].read(dressed(job)), WorkloadObserved)
 
 
 @pytest.mark.parametrize(

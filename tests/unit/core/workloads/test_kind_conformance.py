@@ -415,13 +415,10 @@ def owned(obj: Obj, owner: str) -> Obj:
     return obj
 
 
-@pytest.mark.parametrize(
-    ("name", "owner"), [("boss", "ray.io/v1/RayJob"), ("boss-redis-cleanup", "ray.io/v1/RayCluster")]
-)
-def test_what_kuberay_runs_beside_is_part_of_that(name: str, owner: str) -> None:
+def test_what_kuberay_runs_beside_is_part_of_that() -> None:
     watcher = Watcher("jobs")
-    obj = owned(new("Job", name, parallelism=1), owner)
-    ref = Ref("Job", "video", name, f"uid-{name}")
+    obj = owned(new("Job", "boss", parallelism=1), "ray.io/v1/RayJob")
+    ref = Ref("Job", "video", "boss", "uid-boss-2")
     assert watcher.observe(watcher.initial(), ref, 5, json.dumps(obj).encode()) == []
 
 
@@ -436,6 +433,7 @@ def test_a_controller_that_is_no_parent_takes_nothing_out_of_the_queue(kind: str
     ("kind", "name", "owner"),
     [
         ("RayCluster", "one", "ray.io/v1/RayJob"),
+        ("Job", "boss-redis-cleanup", "ray.io/v1/RayCluster"),
         ("Job", "boss-launcher", "kubeflow.org/v2beta1/MPIJob"),
         ("Job", "boss-workers-0", "jobset.x-k8s.io/v1alpha2/JobSet"),
         ("JobSet", "boss", "trainer.kubeflow.org/v1alpha1/TrainJob"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.core.observed.presence import is_alone
+from muster.core.placement.devices import shares_gpu
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
@@ -127,7 +128,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
         entry.helpers = summed(pods.request for pods in workload.auxiliary)
     state.growths.pop(uid, None)
     state.claim_causes.pop(uid, None)
-    entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
+    entry.pods, entry.aside = event.pods, aside_of(state.ledger.tree_of(event.queue), workload, event.request)
     state.entries[uid] = entry
     _served(state, state.ledger.charge(uid, charge_of(event, at), claimant_of(event)))
     recheck(state, uid)
@@ -405,8 +406,16 @@ def synced(state: AccountantState, at: Position, event: Synced) -> None:
 
 
 def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
-    pod = event.pod
-    touched(state, at, state.presence.pod_observed(event))
+    _pod_seen(state, at, event.pod)
+
+
+def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
+    if shares_gpu(observed.rules) and not observed.over:
+        state.sharing[observed.ref.uid] = observed
+    else:
+        state.sharing.pop(observed.ref.uid, None)
+    pod = podasks.counted(state, observed)
+    touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
     if left_behind and not pod.over:
         state.orphans[pod.ref.uid] = pod
@@ -429,6 +438,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
+    state.sharing.pop(event.ref.uid, None)
     holder = state.presence.pod_owner.get(event.ref.uid, "")
     state.orphans.pop(event.ref.uid, None)
     touched(state, at, state.presence.pod_gone(event))
@@ -473,8 +483,12 @@ def _said_of(verdict: Verdict) -> str:
     return ": ".join(part for part in (verdict.reason, verdict.message) if part)
 
 
-def node_observed(state: AccountantState, _at: Position, _event: NodeObserved) -> None:
-    """A victim on a node that is not ready is awaited no more. The event is folded into the forest already."""
+def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> None:
+    """A victim on a node that is not ready is awaited no more, and shares are parts of the node's devices. The event is
+    folded into the forest already.
+    """
+    for pod in [pod for pod in state.sharing.values() if pod.rules.gpu_memory and pod.node == event.node.ref.name]:
+        _pod_seen(state, at, pod)
     for uid in state.ledger.claims.going():
         recheck(state, uid)
 

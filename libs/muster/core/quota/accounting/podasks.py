@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from muster.core.objects.gpushares import charged
+from muster.core.placement.devices import shares_gpu
 from muster.core.quota.accountantstate import AccountantState
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger import standalone
@@ -18,7 +20,9 @@ from muster.events.base import Cause, Decision
 from muster.events.gangs import PodsDenied, PodsProposed, PodsReserved
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import Position
+from muster.model.placing import GPU
 from muster.model.resources import Vector, add_into
+from muster.model.workload import PodState
 
 
 def proposed(state: AccountantState, at: Position, event: PodsProposed) -> None:
@@ -36,6 +40,15 @@ def is_left_behind(state: AccountantState, uid: str) -> bool:
     """Whether a pod belongs to the charge of a job. A pod left behind by its job (``--cascade=orphan``) still does."""
     owner = state.presence.pod_owner.get(uid, "")
     return state.presence.owner_of.get(owner, owner) in state.entries
+
+
+def counted(state: AccountantState, pod: PodState) -> PodState:
+    """A pod with its shares of GPUs: of the devices of its node, or of the largest ones before it has a node."""
+    if not shares_gpu(pod.rules):
+        return pod
+    memory = state.forest.memories.get(pod.node, 0) if pod.node else state.forest.device
+    request = dict(sorted({**pod.request, GPU: charged(pod.rules, memory)}.items()))
+    return replace(pod, request=request)
 
 
 def reserved(state: AccountantState, _at: Position, event: PodsReserved) -> None:

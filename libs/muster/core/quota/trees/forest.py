@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct, field
 
+from muster.core.placement.devices import memory_of
 from muster.core.quota.trees.kaisource import KaiSource
 from muster.core.quota.trees.treesource import TreeSource
 from muster.core.stage import Arm
@@ -21,6 +22,7 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import NodeGone, NodeObserved, ObjectGone
 from muster.model.keys import Position
+from muster.model.placing import GPU
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
@@ -43,8 +45,10 @@ class QuotaSource(Protocol):
         """An object is deleted."""
         ...
 
-    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
-        """The nodes that refuse no work by quota have this capacity in all, and the ready nodes that."""
+    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
+        """The nodes that refuse no work by quota have this capacity in all, and the ready nodes that. ``device``: MiB
+        of the largest GPU.
+        """
         ...
 
     def removed(self, uid: str) -> None:
@@ -65,6 +69,10 @@ class Forest(Struct):
     """uid of a ready node -> its capacity"""
     lost: dict[str, Vector] = field(default_factory=dict)
     """uid of a node that is not ready -> its capacity"""
+    memories: dict[str, int] = field(default_factory=dict)
+    """Name of a node -> MiB of a GPU of the node."""
+    device: int = 0
+    """MiB of the largest GPU."""
     unready: dict[str, None] = field(default_factory=dict)
     """Names of the nodes that are not ready."""
     places: bool = False
@@ -78,6 +86,18 @@ class Forest(Struct):
         if gives:
             (self.nodes if ready else self.lost)[uid] = dict(gives)
         if before != (self.nodes.get(uid), self.lost.get(uid)):
+            self._give(cause)
+
+    def sized(self, name: str, memory: int, cause: Cause) -> None:
+        """The GPUs of a node have this much memory (MiB); 0 when unknown, or gone."""
+        if self.memories.get(name, 0) == memory:
+            return
+        self.memories.pop(name, None)
+        if memory:
+            self.memories[name] = memory
+        largest = max(self.memories.values(), default=0)
+        if largest != self.device:
+            self.device = largest
             self._give(cause)
 
     def placed(self, places: bool, cause: Cause) -> None:
@@ -94,7 +114,7 @@ class Forest(Struct):
             add_into(total, gives)
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
-            source.nodes_give(total, ready, cause)
+            source.nodes_give(total, ready, self.device, cause)
 
     def decided(self, event: QuotaTreeAccepted | QuotaTreeRejected) -> None:
         """A version of a tree was judged."""
@@ -150,13 +170,15 @@ def _gone(name: str) -> Arm:
 
 
 def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
-    node = event.node
+    node, cause = event.node, Cause(at.seq, at.item)
     state.forest.unready.pop(node.ref.name, None)
     if not node.ready:
         state.forest.unready[node.ref.name] = None
-    state.forest.node(node.ref.uid, node.allocatable, Cause(at.seq, at.item), ready=node.ready)
+    state.forest.node(node.ref.uid, node.allocatable, cause, ready=node.ready)
+    state.forest.sized(node.ref.name, memory_of(node.labels) if node.allocatable.get(GPU) else 0, cause)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
     state.forest.unready.pop(event.ref.name, None)
     state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))
+    state.forest.sized(event.ref.name, 0, Cause(at.seq, at.item))

@@ -248,6 +248,7 @@ class KaiSource(Struct):
     """uid -> queue"""
     total: Vector = field(default_factory=dict)
     ready: Vector = field(default_factory=dict)
+    device: int = 0
     compiled: Compiled = EMPTY
     tree: QuotaTree | None = None
     """The tree that should be in force; None without a queue."""
@@ -266,9 +267,9 @@ class KaiSource(Struct):
         if self.queues.pop(uid, None) is not None:
             self._compile(cause)
 
-    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
+    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
         """Set the limit of the root, and the part of the limit that the queues share."""
-        self.total, self.ready = dict(total), dict(ready)
+        self.total, self.ready, self.device = dict(total), dict(ready), device
         self._install(cause)
 
     def removed(self, uid: str) -> None:
@@ -280,7 +281,7 @@ class KaiSource(Struct):
 
     def _install(self, cause: Cause) -> None:
         """Update the wanted tree; a change without effect on the queues keeps the old tree."""
-        tree = tree_of(self.compiled, self.total, self.ready) if self.compiled.nodes else None
+        tree = tree_of(self.compiled, self.total, self.ready, self.device) if self.compiled.nodes else None
         if tree != self.tree:
             self.tree, self.cause = tree, cause
             self.count += 1
@@ -307,9 +308,11 @@ class KaiSource(Struct):
         return QuotaTreeAccepted(cause=self.cause, tree=tree, rv=self.count, warnings=warnings[:100])
 
 
-def tree_of(compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, int] | None = None) -> QuotaTree:
+def tree_of(
+    compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, int] | None = None, device: int = 0
+) -> QuotaTree:
     """The tree of some queues, in base units. ``total``: the limit of the root. ``ready``: the part of it that is
-    shared; None for all.
+    shared; None for all. ``device``: MiB of the largest GPU.
     """
     nodes, names = compiled.nodes, managed(compiled.nodes)
     limit = {name: total.get(name, 0) for name in names}
@@ -327,6 +330,7 @@ def tree_of(compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, in
         rule_profile="kai",
         disabled=compiled.disabled,
         shared=shared if shared != limit else None,
+        gpu_memory=device,
     )
 
 

@@ -314,7 +314,7 @@ class TreeSource(Struct):
         self.trees.pop(uid, None)
         self.causes[uid] = self.deleted = cause
 
-    def nodes_give(self, total: Vector, ready: Vector, cause: Cause) -> None:
+    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
         """Nothing to do: the root of such a tree declares its own total."""
 
     def removed(self, uid: str) -> None:

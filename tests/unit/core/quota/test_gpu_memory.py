@@ -1,0 +1,104 @@
+"""Amounts of GPU memory, from the annotation to the charge: parts of the largest device, then of the device they have.
+
+The objects are read as the watcher reads them; the sizes of devices are labels of nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kit import kai, nodes
+from kit.audits import audit
+from kit.scenes import Scene
+from muster.core.reading.cluster import read_pod
+from muster.core.reading.watched import WATCHED
+from muster.events.base import Event
+from muster.events.decisions import GangAdmitted
+from muster.events.facts import PodGone
+from muster.events.system import PlacementChosen
+from muster.model.placing import GPU, GPU_MEMORY
+
+IN_QUEUE = {"kai.scheduler/queue": "own"}
+
+
+def play_of(limit: int, **sizes: int) -> Scene:
+    """A node with four devices for each size (MiB), and a queue limited to so many GPUs."""
+    play = Scene()
+    play.do(PlacementChosen(mode="pack"))
+    play.lines("synced")
+    play.do(*(nodes.node(name, gpu=4, labels={GPU_MEMORY: str(size)}) for name, size in sizes.items()))
+    play.do(kai.queue("all", gpu=(-1, -1, 1)), kai.queue("own", "all", gpu=(limit, limit, 1)))
+    return play
+
+
+def template(says: dict[str, str]) -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}
+    meta = {"labels": IN_QUEUE, "annotations": says}
+    return {"metadata": meta, "spec": {"schedulerName": "muster", "containers": [container]}}
+
+
+def job(name: str, says: dict[str, str], rv: int, *, suspend: bool = True, pods: int = 1) -> Event:
+    meta = {"name": name, "namespace": "k", "uid": name, "resourceVersion": str(rv), "labels": IN_QUEUE}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    spec = {"suspend": suspend, "parallelism": pods, "template": template(says)}
+    status = {} if suspend else {"active": pods}
+    raw = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec, "status": status}
+    fact = WATCHED["jobs"].read(json.dumps(raw).encode())
+    assert fact is not None
+    return fact
+
+
+def pod(name: str, says: dict[str, str], rv: int, node: str, owner: str = "") -> Event:
+    body = template(says)
+    body["metadata"] |= {"name": name, "namespace": "k", "uid": name, "resourceVersion": str(rv)}
+    if owner:
+        named = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+        body["metadata"]["ownerReferences"] = [named]
+    body["spec"]["nodeName"] = node
+    fact = read_pod(json.dumps({**body, "status": {"phase": "Running"}}).encode())
+    assert fact is not None
+    return fact
+
+
+def charged(play: Scene) -> dict[str, int]:
+    charges = play.bench.states["quota_accountant"].ledger.charges
+    return {uid: charge.request.get(GPU, 0) for uid, charge in charges.items()}
+
+
+@pytest.mark.parametrize(
+    ("amount", "size", "limit", "start"),
+    [("8192", 81920, 1, 6), ("8000", 24000, 1, 3), ("40000", 80000, 2, 4), ("1", 81920, 1, 6)],
+)
+def test_amounts_of_memory_share_the_devices_of_a_quota(amount: str, size: int, limit: int, start: int) -> None:
+    play = play_of(limit, big=size)
+    play.do(*(job(f"m{number}", {"gpu-memory": amount}, 100 + number) for number in range(6)))
+    assert len(play.bench.happened(GangAdmitted)) == start
+    assert set(charged(play).values()) == {max(1, int(amount) * 1000 // size)}
+    assert not audit(play.bench.log).violations
+
+
+def test_one_that_runs_is_charged_by_its_device() -> None:
+    """Before it has a node, by the largest there is."""
+    says = {"gpu-memory": "8000"}
+    play = play_of(4, big=80000, small=16000)
+    play.do(job("j", says, 100))
+    assert charged(play) == {"j": 100}
+    play.do(job("j", says, 101, suspend=False), pod("p", says, 102, "small", "j"))
+    assert charged(play) == {"j": 500}
+    play.do(nodes.node("small", gpu=4, labels={GPU_MEMORY: "32000"}))
+    assert charged(play) == {"j": 250}, "the node says better"
+    play.do(nodes.node("huge", gpu=4, labels={GPU_MEMORY: "160000"}))
+    assert charged(play) == {"j": 250}
+
+
+@pytest.mark.parametrize(("says", "part"), [({"gpu-memory": "8000"}, 500), ({"gpu-fraction": "0.25"}, 250)])
+def test_a_pod_of_no_job_is_charged_for_its_share(says: dict[str, str], part: int) -> None:
+    play = play_of(4, small=16000)
+    play.do(pod("p", says, 102, "small"))
+    assert charged(play) == {"p": part}
+    gone = pod("p", says, 103, "small").pod.ref  # type: ignore[attr-defined]
+    play.do(PodGone(ref=gone, rv=104))
+    assert charged(play) == {}
