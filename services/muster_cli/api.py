@@ -6,18 +6,20 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
 from msgspec import Struct
 
 from muster.kube import kubeconfig
-from muster.kube.transport import ApiTarget, KubeTransport
 from muster.runtime.config import load_with_origins
 from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.options import ClusterOption
 from muster_cli.reading import LogPlace, LogReading
+
+if TYPE_CHECKING:
+    from muster.kube.transport import KubeTransport
 
 
 class Api(Struct, frozen=True):
@@ -122,9 +124,10 @@ async def real_api(cluster: ClusterOption, user: str = "", groups: tuple[str, ..
 def _demo(path: Path) -> KubeTransport:
     """Plain HTTP on loopback needs no kubernetes-asyncio, which takes seconds to import."""
     import aiohttp
+    import yaml
 
     from muster.kube.credentials import Credential, Loaded
-    from muster.kube.transport import Wire
+    from muster.kube.transport import ApiTarget, KubeTransport, Wire
 
     try:
         server = str(yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"])

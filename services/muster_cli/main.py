@@ -53,8 +53,12 @@ def run(tokens: Sequence[str]) -> int:
         return exits.INTERRUPTED
 
 
-def make_app(width: int = 0) -> App:
-    """The command line as cyclopts sees it. Imports no command. ``width`` of help pages; 0: the terminal's."""
+def make_app(width: int = 0, *, only: str = "") -> App:
+    """The command line as cyclopts sees it. Imports no command.
+
+    ``width`` of help pages; 0: the terminal's. ``only``: the single command to register; to register all takes longer
+    than to parse one.
+    """
     from cyclopts import App, Group
     from rich.console import Console
 
@@ -72,10 +76,12 @@ def make_app(width: int = 0) -> App:
         # Lines of examples stay whole; paragraphs are wrapped by the formatter.
         console=Console(width=200, highlight=False),
     )
-    groups = {name: App(name=name, version_flags=()) for name in GROUPS}
+    pages = [page for page in COMMANDS if only in ("", page.name)]
+    wanted = {page.name.rpartition(" ")[0] for page in pages}
+    groups = {name: App(name=name, version_flags=()) for name in GROUPS if name in wanted}
     for group in groups.values():
         app.command(group)
-    for page in COMMANDS:
+    for page in pages:
         group_name, _, name = page.name.rpartition(" ")
         _register(groups[group_name] if group_name else app, name, page)
     return app
@@ -103,7 +109,7 @@ def _run(tokens: list[str]) -> int:
     from cyclopts import CycloptsError
 
     try:
-        command, bound, _ = make_app().parse_args(tokens)
+        command, bound, _ = make_app(only=name).parse_args(tokens)
     except CycloptsError as err:
         _complain(f"muster {name}", f"{str(err).strip().rstrip('.')}; see `muster {name} --help`")
         return exits.USAGE

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import LogUsage
-from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.watched import WATCHED
+from muster.events.speakers import DECIDING
 from muster.events.subjects import log_stream
 from muster_cli.reading import LogReading
 
 SEATS: tuple[tuple[str, str], ...] = (
     *(("watcher", shard) for shard in WATCHED),
-    *((name, "0") for name in DECIDERS),
+    *((name, "0") for name in DECIDING),
     ("actuator", "0"),
     ("presenter", "0"),
     ("publisher", "0"),

@@ -1,4 +1,4 @@
-"""How long a question takes: `muster why`, `position`, `ls` and `story` as commands, against a full log.
+"""How long a question takes: `muster why`, `ls`, `queue tree`, `usage` and others as commands, against a full log.
 
 A cell with N waiting RayJobs is made, and a log of M events on a real nats-server. The snapshot of the read model
 lies as far behind the end as the service lets it; each command is a new process, from its start to its end.
@@ -120,7 +120,10 @@ async def measure(waiting: int, events: int, rounds: int, say: Progress) -> Tabl
         await fill(log, READ_MODEL_COMMITS, TAIL, last)
         name = next(f"{job.ref.key}" for job in reversed(state.queues.jobs.values()) if job.status == "waiting")
         found = []
-        asks = (("why", name), ("position", name), ("ls",), ("ls", "-o", "json"), ("story", "leaf-0"))
+        asks = (
+            *(("why", name), ("position", name), ("ls",), ("ls", "-o", "json"), ("story", "leaf-0"), ("nodes",)),
+            *(("queue", "tree"), ("usage", "--from", "1")),
+        )
         for words in asks:
             await asyncio.to_thread(asked, server.url, *words)  # Once, so that everything is compiled.
         for number in range(rounds):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -32,7 +32,9 @@ from muster.model.api import LEASES, NAMESPACES
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError, Clock, Log, LogIdentity, LogLostError
 from muster.runtime.clusterlease import NAMESPACE, REQUEST_S, RETRIES, holder_of
 from muster.runtime.pairing import record_set_back
-from muster.telemetry.logs import Logger
+
+if TYPE_CHECKING:
+    from muster.telemetry.logs import Logger
 
 VOUCH_S = 2.0
 """How often a process says that the log may be built on: so long waits one that starts."""

@@ -148,7 +148,7 @@ def test_help_needs_nothing_slow() -> None:
         assert not loaded & (forbidden | more), tokens
 
 
-@pytest.mark.parametrize("command", ["why", "position", "ls", "tail", "queue_ls"])
+@pytest.mark.parametrize("command", ["why", "position", "ls", "tail", "queue_ls", "doctor"])
 def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(command: str) -> None:
     code = f"import sys, muster_cli.commands.{command}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -166,6 +166,7 @@ def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(com
         ("main:run", ["ls", "--log", "none"], 520),
         ("main:run", ["why", "x", "--log", "none"], 540),
         ("main:run", ["queue", "tree", "--log", "none"], 530),
+        ("main:run", ["doctor", "--url", "none"], 620),
     ],
     ids=lambda value: str(value),
 )
