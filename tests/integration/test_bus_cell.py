@@ -172,11 +172,19 @@ async def test_the_pointer_to_another_log_is_refused(js: JetStream, cell: str) -
     await bucket.put(POINTER, forged, revision=entry.revision)
     with pytest.raises(BusError, match="another"):
         await open_log(js, cell, create=True)
-    newest = await bucket.get(POINTER)
-    assert newest is not None
-    await bucket.put(POINTER, b"{}", revision=newest.revision)
-    with pytest.raises(BusError, match="put it right"):
+
+
+@pytest.mark.parametrize("junk", [b"{}", b"", b"\xff" * 500])
+async def test_a_pointer_that_is_junk_is_made_again_from_the_streams(js: JetStream, cell: str, junk: bytes) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    bucket = KvBucket(js, subjects.state_bucket(cell))
+    entry = await bucket.get(POINTER)
+    assert entry is not None
+    await bucket.put(POINTER, junk, revision=entry.revision)
+    with pytest.raises(LogGoneError, match="put it right with `muster log init"):
         await open_log(js, cell)
+    assert (await open_log(js, cell, create=True, limits=SMALL)).identity == log.identity
+    assert (await open_log(js, cell)).identity == log.identity
 
 
 async def test_the_other_streams_are_created_once_and_missed_by_name(js: JetStream, cell: str) -> None:

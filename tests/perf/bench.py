@@ -20,6 +20,7 @@ from pathlib import Path
 import bench_ask
 import bench_cluster
 import bench_copies
+import bench_crowd
 import bench_decisions
 import bench_demand
 import bench_events
@@ -130,6 +131,7 @@ async def _gateway(size: Size, say: Progress) -> Tables:
     folder = None if size.quick else bench_placement.traces()
     return [
         await bench_gateway.measure(waiting, nodes, 1, say),
+        await bench_crowd.measure(waiting, nodes, *((100, 20, 2) if size.quick else (2_000, 200, 8)), say),
         await bench_page.measure(waiting, nodes, 1, say, 0.5 if size.quick else bench_page.WATCHED_S),
         await bench_moments.measure(waiting, commits, 20, say),
         *([bench_month.measure(folder, 2, say)] if folder is not None else []),

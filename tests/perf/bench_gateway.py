@@ -27,7 +27,7 @@ from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.serving.access import Unrestricted
 from muster.serving.answering import Questions
-from muster.serving.http import GatewayServer
+from muster.serving.http import AccessReview, GatewayServer
 from muster.serving.live import Live
 from muster.serving.moments import Moments
 from muster.told.readmodel.model import ReadModel
@@ -65,14 +65,14 @@ def served_cell(waiting: int, machines: int) -> ReadState:
 class Served:
     """A gateway on a state that is there."""
 
-    def __init__(self, state: ReadState, folder: Path) -> None:
+    def __init__(self, state: ReadState, folder: Path, access: AccessReview | None = None) -> None:
         log = RecordedLog([stored(1, [])])
         clock = LogTime(log)
         self.live = Live(log=reader_of(log), snapshots=None, clock=clock, moments=Moments(log, folder), apart=True)
         self.live.seat.state = state
         self.live.observed = lambda _: None  # type: ignore[method-assign]
         pages = REPOSITORY / "services/muster_gateway/static"
-        self.server = GatewayServer(Questions(self.live, clock), Unrestricted(), clock, pages, "127.0.0.1", 0)
+        self.server = GatewayServer(Questions(self.live, clock), access or Unrestricted(), clock, pages, "127.0.0.1", 0)
 
     async def busy(self) -> None:
         """Pods of a running job change, for ever."""

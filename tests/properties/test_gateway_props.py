@@ -22,7 +22,7 @@ from muster.events.envelope import Stored
 from muster.serving import views
 from muster.serving.access import Viewed
 from muster.serving.answering import EXPECTED, ROUTES, Questions, problem
-from muster.serving.streaming import messages
+from muster.serving.streaming import Turns, messages
 from muster_cli import samples
 
 SETTINGS = settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,7 +96,7 @@ async def streamed(asked: Questions, viewed: Viewed) -> list[bytes]:
     async def again() -> Viewed:
         return viewed
 
-    stream = messages(asked, asked._clock, again, 0)
+    stream = messages(Turns(asked, asked._clock), again, 0)
     try:
         return [await anext(stream)]
     finally:

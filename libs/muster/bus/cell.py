@@ -94,7 +94,9 @@ async def open_log(
     ``limits`` are the limits of a new log and the required limits of an existing log; None means the defaults for a
     new log, and any limits of an existing log.
 
-    Raises LogGoneError without a log and without ``create``, BusError for a log with a wrong configuration.
+    A pointer that is lost or junk is made again from the streams, with ``create``.
+
+    Raises LogGoneError without a log or pointer and without ``create``, BusError for a log with a wrong configuration.
     """
     subjects.check_cell(cell)
     ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
@@ -104,7 +106,11 @@ async def open_log(
     state = KvBucket(js, subjects.state_bucket(cell))
     while True:
         entry = await _pointer_entry(state)
-        pointer = read_pointer(cell, entry.value if entry is not None else None)
+        pointer, junk = None, ""
+        try:
+            pointer = read_pointer(cell, entry.value if entry is not None else None)
+        except BusError as err:
+            junk = str(err)  # As good as lost: the streams say what it must have been.
         if pointer is not None:
             config = log_config(cell, pointer.generation, limits or Limits())
             info = await ensure(js, config, create=False, ignore=ignore)
@@ -113,6 +119,8 @@ async def open_log(
                 await _check_genesis(js, cell, pointer)
                 return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
+            if junk:
+                raise LogGoneError(f"{junk} with `{_command(cell)}`, which finds the newest log")
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
                 f"{lost}; restore it, or start its next generation from the state of the cluster: `{_command(cell)}`"

@@ -95,10 +95,18 @@ class Questions:
         self._clock = clock
         self._acting = acting
         self._lens: tuple[int, Scope, Lens] | None = None
+        self._namespaces: tuple[int, set[str]] | None = None
+        """The sequence of a state, and its namespaces."""
         self._looking = UnderWay("questions about later", MOST_QUESTIONS, MOST_ALL_QUESTIONS)
 
     def namespaces(self) -> set[str]:
-        """Every namespace with an object in the read model."""
+        """Every namespace with an object in the read model: a walk over all objects, made once for each state."""
+        seq = self.live.state.seq
+        if self._namespaces is None or self._namespaces[0] != seq:
+            self._namespaces = (seq, self._walked())
+        return self._namespaces[1]
+
+    def _walked(self) -> set[str]:
         state = self.live.state
         every = {record.ref.namespace for record in state.records.values()}
         every |= {pod.ref.namespace for pod in state.nodes.pods.values()}

@@ -33,6 +33,8 @@ HEAD = 8
 MOST_MEMORY = 512 << 20
 """Bytes that a question may take besides the state."""
 CHUNK = 1 << 20
+LATER = 10
+"""The niceness of a fork: where all processors are busy, the gateway and the fold go first."""
 
 Verdict = Literal["answer", "part", "error", "late", "ended"]
 """``part``: time ran out after a part of the answer; ``late``: before any; ``ended``: the fork is gone, and silent."""
@@ -152,6 +154,7 @@ class Forker:
 
 def answer(sink: BinaryIO, state: ReadState, method: str, args: Sequence[object], *, live: bool) -> None:
     """In a fork: say parts of the answer, and the answer or the error."""
+    os.nice(LATER)
     _bound()
 
     def say(verdict: Verdict, value: object) -> None:

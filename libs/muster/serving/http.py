@@ -27,7 +27,7 @@ from muster.serving.answering import (
 )
 from muster.serving.limits import MOST_ALL_STREAMS, MOST_STREAMS, TooManyError, UnderWay
 from muster.serving.scope import Scope
-from muster.serving.streaming import messages, resumed
+from muster.serving.streaming import Turns, messages, resumed
 from muster.telemetry import logs
 
 MOST_BODY = 256 * 1024
@@ -87,7 +87,7 @@ class GatewayServer(Listener):
         super().__init__(host, port, subject="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
         self._access = access
-        self._clock = clock
+        self._turns = Turns(questions, clock)
         self._pages = pages
         self._hosts = hosts
         self._streams = UnderWay("streams", MOST_STREAMS, MOST_ALL_STREAMS)
@@ -137,7 +137,7 @@ class GatewayServer(Listener):
         )
         await response.prepare(request)
         try:
-            async for message in messages(self._questions, self._clock, lambda: self._viewed(request), after):
+            async for message in messages(self._turns, lambda: self._viewed(request), after):
                 await response.write(message)
         except (ConnectionError, DeniedError, UndecidedError):
             pass  # The reader is gone, or may not read on; a reader comes back with its last position.

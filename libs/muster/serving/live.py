@@ -57,7 +57,7 @@ class Live(Follower[ReadState]):
         self.foresight = Foresight(lambda: self.state, clock, apart=apart)
         self.series = UseSeries()
         self._ring: deque[Said] = deque(maxlen=RING)
-        self._told_from = 0
+        self.told_from = 0
         """The sequence after which the ring is complete."""
         self._news = asyncio.Condition()
         self._noted = 0
@@ -66,7 +66,7 @@ class Live(Follower[ReadState]):
         if happening.weight == "detail":
             return
         if len(self._ring) == RING:
-            self._told_from = self._ring[0].happening.seq
+            self.told_from = self._ring[0].happening.seq
         self._ring.append(Said(ref, happening))
 
     def concerned(self, stage: str, shard: str, kinds: frozenset[type[Event]]) -> bool:
@@ -83,7 +83,7 @@ class Live(Follower[ReadState]):
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         await super().started(tasks)
         tasks.create_task(self.foresight.keep())
-        self._told_from = self.state.seq
+        self.told_from = self.state.seq
         if self.state.seq:
             self.moments.keep(self.state)
             tasks.create_task(self._past(self.state.seq))
@@ -107,8 +107,8 @@ class Live(Follower[ReadState]):
 
     async def told(self, after: int) -> AsyncIterator[NarratedEvent]:
         """The happenings of jobs after a sequence, up to now: from the ring, else told again from the log."""
-        if after < self._told_from:
-            narrator, ends = Narrator(await self.moments.copy_at(after)), self._told_from
+        if after < self.told_from:
+            narrator, ends = Narrator(await self.moments.copy_at(after)), self.told_from
             async with aclosing(self.log.follow(narrator.state.seq)) as stream:
                 while narrator.state.seq < ends and (batch := await anext(stream)):
                     for stored in batch:
@@ -116,7 +116,7 @@ class Live(Follower[ReadState]):
                             if entry.weight != "detail" and entry.ref is not None:
                                 yield entry
         for notice in list(self._ring):
-            if notice.happening.seq > max(after, self._told_from):
+            if notice.happening.seq > max(after, self.told_from):
                 yield entry_of(notice.ref, notice.happening)
 
     async def _past(self, until: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -12,10 +13,15 @@ from muster.ports import Clock
 from muster.serving import shapes, views
 from muster.serving.access import Viewed
 from muster.serving.answering import BadRequestError, Questions
+from muster.serving.scope import Scope
 
 AT_MOST_EVERY_S = 0.2
+EACH_S = 0.001
+"""A round of messages is followed by a rest, of so long for each reader: a message takes a tenth of it."""
+AT_ONCE = 20
+"""Messages that are handed out in one turn of the loop: less than a millisecond."""
 SILENT_S = 15.0
-"""After so long without news a comment is sent, and the rights of the viewer are looked at again."""
+"""So often a comment is sent, and the rights of the viewer are looked at again."""
 MOST_EVENTS = 100
 
 
@@ -25,6 +31,13 @@ class News(Struct, frozen=True):
     moment: shapes.MomentView
     events: list[shapes.EventView]
     left_out: int = 0
+
+
+class Message(NamedTuple):
+    """A message as bytes, and the sequence up to which the message tells."""
+
+    end: int
+    body: bytes
 
 
 Again = Callable[[], Awaitable[Viewed]]
@@ -41,24 +54,115 @@ def resumed(text: str, questions: Questions) -> int:
     return min(mark.seq, questions.live.state.seq)
 
 
-async def messages(questions: Questions, clock: Clock, again: Again, after: int) -> AsyncIterator[bytes]:
-    """The stream of one viewer from a sequence on, for ever."""
-    live = questions.live
-    while True:
-        if live.state.seq <= after:
+class Turns:
+    """Makes the messages of all streams: one message for all readers of equal rights and position.
+
+    The messages are made and handed out in rounds, a few in each turn of the loop, so that questions are answered
+    between them. The streams take at most a part of the time: the more readers, the less often messages come.
+    """
+
+    def __init__(self, questions: Questions, clock: Clock) -> None:
+        self.questions = questions
+        self._clock = clock
+        self._waiting: dict[asyncio.Future[Message | None], tuple[Scope, int]] = {}
+        self._rounds: asyncio.Task[None] | None = None
+        self._idle = False
+        """Whether the rounds wait for news."""
+        self._namespaces = questions.namespaces()
+
+    async def next(self, scope: Scope, after: int) -> Message | None:
+        """The message after a sequence, once there is one; None where the rights must be looked at again: there is a
+        new namespace. Raises the errors of the log.
+        """
+        if after < self.questions.live.told_from:
+            return await self._made(scope, after)  # Read from the log, which others do not wait for.
+        turn: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = (scope, after)
+        if self._idle and after < self.questions.live.state.seq:
+            self._end()
+        if self._rounds is None:
+            self._rounds = asyncio.ensure_future(self._run())
+        try:
+            return await turn
+        finally:
+            self._waiting.pop(turn, None)
+            if not self._waiting and self._idle:
+                self._end()
+
+    def _end(self) -> None:
+        if self._rounds is not None:
+            self._rounds.cancel()
+        self._rounds, self._idle = None, False
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                self._idle = True
+                await self.questions.live.news(min(after for _, after in self._waiting.values()))
+                self._idle = False
+                readers = len(self._waiting)
+                await self._round()
+                await asyncio.sleep(max(AT_MOST_EVERY_S, EACH_S * readers))
+            self._rounds = None
+        except Exception as err:
+            self._rounds, self._idle = None, False
+            for turn in self._waiting:
+                _fail(turn, err)
+
+    async def _round(self) -> None:
+        names, end = self.questions.namespaces(), self.questions.live.state.seq
+        grown, self._namespaces = not names <= self._namespaces, names
+        groups: dict[tuple[Scope, int], list[asyncio.Future[Message | None]]] = {}
+        for turn, (scope, after) in self._waiting.items():
+            if after < end:
+                groups.setdefault((scope, after), []).append(turn)
+        for (scope, after), turns in groups.items():
+            await asyncio.sleep(0)
             try:
-                async with asyncio.timeout(SILENT_S):
-                    await live.news(after)
-            except TimeoutError:
-                await again()
-                yield b": nothing new\n\n"
+                message = None if grown and not scope.whole else await self._made(scope, after)
+            except Exception as err:
+                for turn in turns:
+                    _fail(turn, err)
                 continue
-        state, viewed = live.state, await again()
-        end, lens = state.seq, questions.lens(viewed.scope, state)
-        entries = [entry async for entry in live.told(after) if entry.seq <= end and views.hears(entry, lens)]
-        shown = [views.event_shape(entry, lens) for entry in entries[-MOST_EVENTS:]]
-        news = News(views.moment_of(state, clock.now(), live=True), shown, len(entries) - len(shown))
+            for first in range(0, len(turns), AT_ONCE):
+                for turn in turns[first : first + AT_ONCE]:
+                    if not turn.done():
+                        turn.set_result(message)
+                await asyncio.sleep(0)
+
+    async def _made(self, scope: Scope, after: int) -> Message:
+        state = self.questions.live.state
+        end = state.seq
+        told = [entry async for entry in self.questions.live.told(after) if entry.seq <= end]
+        entries = [entry for entry in told if views.hears(entry, scope)]
+        shown: list[shapes.EventView] = []
+        if entries:
+            lens = self.questions.lens(scope, state)
+            shown = [views.event_shape(entry, lens) for entry in entries[-MOST_EVENTS:]]
+        news = News(views.moment_of(state, self._clock.now(), live=True), shown, len(entries) - len(shown))
         body = msgspec.json.encode(news).decode()
-        yield f"id: {state.generation}-{end}\nevent: news\ndata: {body}\n\n".encode()
-        after = end
-        await asyncio.sleep(AT_MOST_EVERY_S)
+        return Message(end, f"id: {state.generation}-{end}\nevent: news\ndata: {body}\n\n".encode())
+
+
+def _fail(turn: asyncio.Future[Message | None], err: Exception) -> None:
+    if not turn.done():
+        turn.set_exception(err)
+
+
+async def messages(turns: Turns, again: Again, after: int) -> AsyncIterator[bytes]:
+    """The stream of one viewer from a sequence on, for ever."""
+    clock = asyncio.get_running_loop()
+    viewed, looked = await again(), clock.time()
+    while True:
+        try:
+            async with asyncio.timeout_at(looked + SILENT_S):
+                message = await turns.next(viewed.scope, after)
+        except TimeoutError:
+            viewed, looked = await again(), clock.time()
+            yield b": still here\n\n"
+            continue
+        if message is None:
+            viewed, looked = await again(), clock.time()
+            continue
+        yield message.body
+        after = message.end

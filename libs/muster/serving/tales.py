@@ -61,7 +61,7 @@ def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *,
     story = QueueStory(queue, state)
     story.recall()
     told = story.of(queue, present=now)
-    heard = [entry for entry in told.entries if hears(entry, lens)]
+    heard = [entry for entry in told.entries if hears(entry, lens.scope)]
     tally = told.tally
     return TaleView(
         moment=moment,

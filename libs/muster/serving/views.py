@@ -12,7 +12,7 @@ from muster.serving import shapes
 from muster.serving.board import BoardNode, board_of
 from muster.serving.joblist import JobFilter, JobRow, listing, row_of
 from muster.serving.promises import promise_record
-from muster.serving.scope import Lens
+from muster.serving.scope import Lens, Scope
 from muster.told.codes.codetable import CODES
 from muster.told.codes.values import Promise
 from muster.told.readmodel.readstate import ReadState
@@ -318,8 +318,8 @@ def _gang(state: ReadState, lens: Lens, name: str) -> shapes.GangView:
     return shapes.GangView(name, tale.code, lens.words(tale.text), minimum, pods)
 
 
-def hears(entry: NarratedEvent, lens: Lens) -> bool:
+def hears(entry: NarratedEvent, scope: Scope) -> bool:
     """Whether a viewer hears of an event: events about the viewer's namespaces, and all events for a viewer of all."""
     if entry.ref is not None:
-        return lens.sees(entry.ref.namespace)
-    return lens.sees(entry.gang.partition("/")[0]) if entry.gang else lens.scope.whole
+        return scope.sees(entry.ref.namespace)
+    return scope.sees(entry.gang.partition("/")[0]) if entry.gang else scope.whole

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,7 +32,7 @@ from muster.serving.forking import projected
 from muster.serving.http import GatewayServer
 from muster.serving.limits import TooManyError, UnderWay
 from muster.serving.moments import LogMark, Moments, OutsideError
-from muster.serving.streaming import messages, resumed
+from muster.serving.streaming import AT_ONCE, Turns, messages, resumed
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import promises_of
@@ -173,7 +174,7 @@ async def test_a_stream_goes_on_where_it_ended(chaos: Chaos, tmp_path: Path) -> 
     """Whatever the position, what is told after it is what the whole stream tells after it."""
     asked = questions(chaos.bench.log, tmp_path)
     asked.live._ring.clear()
-    asked.live._told_from = asked.live.state.seq  # As after a restart: all of it is told again from the log.
+    asked.live.told_from = asked.live.state.seq  # As after a restart: all of it is told again from the log.
     whole = [(each.seq, each.item, each.text) async for each in asked.live.told(0)]
     for after in range(0, asked.live.state.seq, 13):
         told = [(each.seq, each.item, each.text) async for each in asked.live.told(after)]
@@ -188,7 +189,7 @@ async def test_a_message_names_the_position_after_which_the_reader_goes_on(chaos
     async def again() -> Viewed:
         return tenant("video")
 
-    stream = messages(asked, asked._clock, again, 0)
+    stream = messages(Turns(asked, asked._clock), again, 0)
     first = (await anext(stream)).decode()
     await stream.aclose()  # type: ignore[attr-defined]
     name, kind, data = first.strip().split("\n")
@@ -200,6 +201,37 @@ async def test_a_message_names_the_position_after_which_the_reader_goes_on(chaos
     }
     with pytest.raises(BadRequestError):
         resumed("yesterday", asked)
+
+
+async def test_readers_of_equal_rights_share_a_message_and_questions_are_answered_between(
+    chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = questions(chaos.bench.log, tmp_path)
+    made: list[str] = []
+    shape = views.moment_of
+
+    def counted(*args: Any, **more: Any) -> shapes.MomentView:
+        made.append("message")
+        return shape(*args, **more)
+
+    monkeypatch.setattr(views, "moment_of", counted)
+    turns, viewers = Turns(asked, asked._clock), (ADMIN, tenant("video"))
+    readers = [messages(turns, partial(again_as, viewers[number % 2]), 0) for number in range(400)]
+    first = [asyncio.ensure_future(anext(reader)) for reader in readers]
+    most = before = 0
+    while not all(task.done() for task in first):
+        await asyncio.sleep(0)  # What a question needs to be answered: a turn of the loop.
+        most, before = max(most, sum(task.done() for task in first) - before), sum(task.done() for task in first)
+    assert len(made) == 2, "one for each of the two rights"
+    assert most <= AT_ONCE
+    assert len({task.result() for task in first}) == 2
+    for reader in readers:
+        await reader.aclose()  # type: ignore[attr-defined]
+    assert not turns._waiting
+
+
+async def again_as(viewed: Viewed) -> Viewed:
+    return viewed
 
 
 # --- who may ask ------------------------------------------------------------------------------------------------------
