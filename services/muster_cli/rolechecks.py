@@ -113,7 +113,7 @@ def _actuator(kinds: Collection[str]) -> Iterator[Need]:
         api.QUEUE_UNITS: "create patch",
         api.QUOTA_TREES: "list patch watch",
         api.KAI_POD_GROUPS: "create list patch watch",
-        api.EVENTS: "create patch",
+        api.EVENTS: "create list patch",
         **dict.fromkeys(api.POD_GROUPS, "create delete patch"),
         api.NAMESPACES: "create",
     }

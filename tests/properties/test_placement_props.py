@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kit import nodes
 from kit.nodes import Naive
+from muster.core.placement.devices import DEVICE, PART
 from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
@@ -210,14 +211,14 @@ def test_shares_of_devices_never_add_up_to_more_than_a_device(seed: int) -> None
             gone += 1
         consistent(found)
         for each in found.nodes.values():
-            assert all(0 <= left < 1000 for left in each.shared.values())
+            assert all(0 <= left < DEVICE for left in each.shared.values())
             assert each.used.get(GPU, 0) <= each.allocatable[GPU]
             assert len(each.shared) * 1000 <= each.used.get(GPU, 0)
             shares: dict[int, int] = {}
             for key in each.occupants:
                 for device in found.occupants[key].devices:
-                    shares[device] = shares.get(device, 0) + found.occupants[key].rules.share
-            assert each.shared == {device: 1000 - taken for device, taken in shares.items()}
+                    shares[device] = shares.get(device, 0) + found.occupants[key].rules.share * PART
+            assert each.shared == {device: DEVICE - taken for device, taken in shares.items()}
 
 
 @SETTINGS

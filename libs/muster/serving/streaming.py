@@ -33,7 +33,7 @@ class News(Struct, frozen=True):
     left_out: int = 0
 
 
-class Message(NamedTuple):
+class SharedMessage(NamedTuple):
     """A message as bytes, and the sequence up to which the message tells."""
 
     end: int
@@ -64,19 +64,19 @@ class Turns:
     def __init__(self, questions: Questions, clock: Clock) -> None:
         self.questions = questions
         self._clock = clock
-        self._waiting: dict[asyncio.Future[Message | None], tuple[Scope, int]] = {}
+        self._waiting: dict[asyncio.Future[SharedMessage | None], tuple[Scope, int]] = {}
         self._rounds: asyncio.Task[None] | None = None
         self._idle = False
         """Whether the rounds wait for news."""
         self._namespaces = questions.namespaces()
 
-    async def next(self, scope: Scope, after: int) -> Message | None:
+    async def next(self, scope: Scope, after: int) -> SharedMessage | None:
         """The message after a sequence, once there is one; None where the rights must be looked at again: there is a
         new namespace. Raises the errors of the log.
         """
         if after < self.questions.live.told_from:
             return await self._made(scope, after)  # Read from the log, which others do not wait for.
-        turn: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[SharedMessage | None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = (scope, after)
         if self._idle and after < self.questions.live.state.seq:
             self._end()
@@ -112,7 +112,7 @@ class Turns:
     async def _round(self) -> None:
         names, end = self.questions.namespaces(), self.questions.live.state.seq
         grown, self._namespaces = not names <= self._namespaces, names
-        groups: dict[tuple[Scope, int], list[asyncio.Future[Message | None]]] = {}
+        groups: dict[tuple[Scope, int], list[asyncio.Future[SharedMessage | None]]] = {}
         for turn, (scope, after) in self._waiting.items():
             if after < end:
                 groups.setdefault((scope, after), []).append(turn)
@@ -130,7 +130,7 @@ class Turns:
                         turn.set_result(message)
                 await asyncio.sleep(0)
 
-    async def _made(self, scope: Scope, after: int) -> Message:
+    async def _made(self, scope: Scope, after: int) -> SharedMessage:
         state = self.questions.live.state
         end = state.seq
         told = [entry async for entry in self.questions.live.told(after) if entry.seq <= end]
@@ -141,10 +141,10 @@ class Turns:
             shown = [views.event_shape(entry, lens) for entry in entries[-MOST_EVENTS:]]
         news = News(views.moment_of(state, self._clock.now(), live=True), shown, len(entries) - len(shown))
         body = msgspec.json.encode(news).decode()
-        return Message(end, f"id: {state.generation}-{end}\nevent: news\ndata: {body}\n\n".encode())
+        return SharedMessage(end, f"id: {state.generation}-{end}\nevent: news\ndata: {body}\n\n".encode())
 
 
-def _fail(turn: asyncio.Future[Message | None], err: Exception) -> None:
+def _fail(turn: asyncio.Future[SharedMessage | None], err: Exception) -> None:
     if not turn.done():
         turn.set_exception(err)
 
