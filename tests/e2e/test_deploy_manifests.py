@@ -76,6 +76,7 @@ VALIDATING = sorted(of_kind("ValidatingAdmissionPolicy", "policies"))
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.nightly
 async def test_the_server_finds_nothing_wrong_with_the_expressions(control_plane_binaries: Binaries) -> None:
     """By the one controller that no other plane of the tests has."""
     every: dict[str, list[str]] = {CONTROLLER_MANAGER: []}
