@@ -209,7 +209,7 @@ class Auditor:
             need = dict(workload.need.get(tree.profile if tree is not None else "ack", {}))
             device = tree.gpu_memory if tree is not None else 0
             for pods in workload.pod_sets:
-                if 0 < pods.rules.gpu_memory < device:
+                if 0 < pods.rules.gpu_memory < device and pods.count and GPU in need:
                     part = max(1, pods.rules.gpu_memory * 1000 // device)
                     need[GPU] -= (1000 - part) * pods.rules.devices * pods.count
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")

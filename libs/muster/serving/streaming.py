@@ -64,26 +64,31 @@ class Turns:
     def __init__(self, questions: Questions, clock: Clock) -> None:
         self.questions = questions
         self._clock = clock
-        self._waiting: dict[asyncio.Future[SharedMessage | None], tuple[Scope, int]] = {}
+        self._waiting: dict[asyncio.Future[SharedMessage | None], tuple[Scope, int, int]] = {}
+        """turn -> rights of the reader, sequence of its last message, sequence at which its rights were looked at"""
         self._rounds: asyncio.Task[None] | None = None
         self._idle = False
         """Whether the rounds wait for news."""
         self._namespaces = questions.namespaces()
+        self._grown = 0
+        """The sequence at which a new namespace was last found."""
 
-    async def next(self, scope: Scope, after: int) -> SharedMessage | None:
+    async def next(self, scope: Scope, after: int, looked: int, until: float) -> SharedMessage | None:
         """The message after a sequence, once there is one; None where the rights must be looked at again: there is a
-        new namespace. Raises the errors of the log.
+        new namespace since the sequence ``looked``. Raises TimeoutError where there is no news until a time of the
+        loop (s), and the errors of the log.
         """
-        if after < self.questions.live.told_from:
-            return await self._made(scope, after)  # Read from the log, which others do not wait for.
+        if after < self.questions.live.told_from:  # Read from the log, which others do not wait for.
+            return None if self._is_outdated(scope, looked) else await self._made(scope, after)
         turn: asyncio.Future[SharedMessage | None] = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = (scope, after)
+        self._waiting[turn] = (scope, after, looked)
         if self._idle and after < self.questions.live.state.seq:
             self._end()
         if self._rounds is None:
             self._rounds = asyncio.ensure_future(self._run())
         try:
-            return await turn
+            async with asyncio.timeout_at(until):
+                return await turn
         finally:
             self._waiting.pop(turn, None)
             if not self._waiting and self._idle:
@@ -98,7 +103,7 @@ class Turns:
         try:
             while self._waiting:
                 self._idle = True
-                await self.questions.live.news(min(after for _, after in self._waiting.values()))
+                await self.questions.live.news(min(after for _, after, _ in self._waiting.values()))
                 self._idle = False
                 readers = len(self._waiting)
                 await self._round()
@@ -110,16 +115,15 @@ class Turns:
                 _fail(turn, err)
 
     async def _round(self) -> None:
-        names, end = self.questions.namespaces(), self.questions.live.state.seq
-        grown, self._namespaces = not names <= self._namespaces, names
-        groups: dict[tuple[Scope, int], list[asyncio.Future[SharedMessage | None]]] = {}
-        for turn, (scope, after) in self._waiting.items():
+        end = self.questions.live.state.seq
+        groups: dict[tuple[Scope, int, int], list[asyncio.Future[SharedMessage | None]]] = {}
+        for turn, (scope, after, looked) in self._waiting.items():
             if after < end:
-                groups.setdefault((scope, after), []).append(turn)
-        for (scope, after), turns in groups.items():
+                groups.setdefault((scope, after, 0 if scope.whole else looked), []).append(turn)
+        for (scope, after, looked), turns in groups.items():
             await asyncio.sleep(0)
             try:
-                message = None if grown and not scope.whole else await self._made(scope, after)
+                message = None if self._is_outdated(scope, looked) else await self._made(scope, after)
             except Exception as err:
                 for turn in turns:
                     _fail(turn, err)
@@ -129,6 +133,14 @@ class Turns:
                     if not turn.done():
                         turn.set_result(message)
                 await asyncio.sleep(0)
+
+    def _is_outdated(self, scope: Scope, looked: int) -> bool:
+        """Whether there is a namespace that is newer than the rights of a reader."""
+        names = self.questions.namespaces()
+        if not names <= self._namespaces:
+            self._grown = self.questions.live.state.seq
+        self._namespaces = names
+        return not scope.whole and looked < self._grown
 
     async def _made(self, scope: Scope, after: int) -> SharedMessage:
         state = self.questions.live.state
@@ -152,17 +164,18 @@ def _fail(turn: asyncio.Future[SharedMessage | None], err: Exception) -> None:
 async def messages(turns: Turns, again: Again, after: int) -> AsyncIterator[bytes]:
     """The stream of one viewer from a sequence on, for ever."""
     clock = asyncio.get_running_loop()
-    viewed, looked = await again(), clock.time()
+    live = turns.questions.live
     while True:
-        try:
-            async with asyncio.timeout_at(looked + SILENT_S):
-                message = await turns.next(viewed.scope, after)
-        except TimeoutError:
-            viewed, looked = await again(), clock.time()
-            yield b": still here\n\n"
-            continue
-        if message is None:
-            viewed, looked = await again(), clock.time()
-            continue
-        yield message.body
-        after = message.end
+        seq, until = live.state.seq, clock.time() + SILENT_S
+        viewed = await again()
+        message = None
+        while message is None or clock.time() < until:
+            try:
+                message = await turns.next(viewed.scope, after, seq, until)
+            except TimeoutError:
+                yield b": still here\n\n"
+                break
+            if message is None:
+                break
+            yield message.body
+            after = message.end

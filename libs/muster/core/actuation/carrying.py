@@ -143,6 +143,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
             return stays
     known = state().known.get(order.ref.uid, Known())
     gathered = order.together == 0
+    refusal = (yield from _refusal(order, state())) if order.podless_since else None
     for _ in range(REREADS):
         if not gathered and patches.groups(order, known):
             trouble = yield from _gather(order, known, state().seq)
@@ -152,8 +153,8 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         request = first_request(order, known)
         reply = yield request
         answer = patched(order, reply.status, reply.body)
-        if isinstance(answer, EffectApplied) and order.podless_since:
-            return replace(answer, problem=(yield from _refusal(order, state())))
+        if isinstance(answer, EffectApplied) and refusal is not None:
+            return replace(answer, problem=refusal)
         if not isinstance(answer, Reread):
             return answer
         reread = yield Request("GET", request.path)

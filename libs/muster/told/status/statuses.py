@@ -491,8 +491,9 @@ def promises_of(
             without[uid] = Promise(why="endless")
             continue
         known = promises.of(uid, state.queues.jobs[uid].demand.request, now)
-        scale = scales.setdefault(id(known), known.scale(now))
-        without[uid] = replace(_promised(known, scale, projected.wait, now), first=promises.first(uid))
+        if id(known) not in scales:
+            scales[id(known)] = known.scale(now)
+        without[uid] = replace(_promised(known, scales[id(known)], projected.wait, now), first=promises.first(uid))
     return without
 
 

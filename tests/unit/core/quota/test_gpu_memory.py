@@ -94,6 +94,18 @@ def test_one_that_runs_is_charged_by_its_device() -> None:
     assert charged(play) == {"j": 250}
 
 
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_a_device_plugin_that_starts_again_changes_no_charge(gpus: int) -> None:
+    """It withdraws the devices of its node, or the label, for a moment; a job of no pod counts as nothing."""
+    play, says = play_of(1, one=80000), {"gpu-memory": "8000"}
+    play.do(*(job(f"j{number}", says, number + 1) for number in range(5)), job("none", says, 9, pods=0))
+    before = charged(play)
+    assert [before[f"j{number}"] for number in range(5)] == [100] * 5
+    play.do(nodes.node("one", gpu=gpus))
+    assert charged(play) == before
+    assert not audit(play.bench.log).violations
+
+
 @pytest.mark.parametrize(("says", "part"), [({"gpu-memory": "8000"}, 500), ({"gpu-fraction": "0.25"}, 250)])
 def test_a_pod_of_no_job_is_charged_for_its_share(says: dict[str, str], part: int) -> None:
     play = play_of(4, small=16000)

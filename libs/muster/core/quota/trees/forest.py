@@ -22,7 +22,6 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import NodeGone, NodeObserved, ObjectGone
 from muster.model.keys import Position
-from muster.model.placing import GPU
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 
@@ -175,7 +174,8 @@ def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
     if not node.ready:
         state.forest.unready[node.ref.name] = None
     state.forest.node(node.ref.uid, node.allocatable, cause, ready=node.ready)
-    state.forest.sized(node.ref.name, memory_of(node.labels) if node.allocatable.get(GPU) else 0, cause)
+    if memory := memory_of(node.labels):  # A device plugin that starts again withdraws the label for a moment.
+        state.forest.sized(node.ref.name, memory, cause)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
