@@ -147,8 +147,8 @@ def test_an_operator_that_takes_the_suspension_back_is_asked_less_and_less_often
                 undone = json.dumps([{"op": "replace", "path": "/spec/suspend", "value": False}]).encode()
                 answered("PATCH", path, body=undone, content_type="application/json-patch+json")
 
-    def handled(method: str, path: str, **more: Any) -> Any:
-        answer = answered(method, path, **more)
+    def handled(method: str, path: str, *rest: Any, **more: Any) -> Any:
+        answer = answered(method, path, *rest, **more)
         if method == "PATCH" and "/rayclusters/" in path:
             undo()
         return answer
