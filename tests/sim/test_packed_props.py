@@ -11,8 +11,6 @@ from kit import nodes
 from kit.packed import STOP_MS, Judge, Packed, Shape, claim, filled
 
 LEAST = 0.99
-LEAST_OF_KAI = 0.98
-"""On other seeds queues of KAI give less: 88 % of seeds 124 to 147, where it was 93 %."""
 
 
 @dataclass
@@ -65,11 +63,12 @@ def tally(seeds: range, most: int, *, kai: bool) -> Tally:
     return found
 
 
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(100, 200), marks=pytest.mark.nightly)], ids=str)
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
-def test_what_is_guaranteed_is_given(kai: bool) -> None:
-    found = tally(range(12), 5, kai=kai)
+def test_what_is_guaranteed_is_given(kai: bool, seeds: range) -> None:
+    found = tally(seeds, 5, kai=kai)
     print(f"{'KAI queues' if kai else 'quota tree'}: {found.share:.1%} of what is guaranteed is given; {found}")
-    assert found.share >= (LEAST_OF_KAI if kai else LEAST)
+    assert found.share >= LEAST
     assert not found.vain
     assert found.dear * 10 <= found.judged
 
@@ -182,6 +181,32 @@ def test_a_claimant_starts_elsewhere_while_its_victims_leave(kai: bool) -> None:
     assert sorted(cluster.ordered("owed")) == ["first", "second"]
     cluster.ends("old")
     assert "owed" in cluster.running, cluster.told("owed")
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_nobody_takes_the_place_that_leaves_for_an_owner(kai: bool) -> None:
+    """Five leave for four, the last ones slowly. Others are owed the fifth, and find no whole GPU on another node."""
+    cluster = Packed([4, 4], {"a": 0, "b": 4, "c": 3, "d": 1}, kai=kai)
+    for name, of, shape, on in (
+        ("slow", "a", Shape(1, 3), "n0"),
+        ("whole", "c", Shape(1, 1), "n1"),
+        ("part", "c", Shape(1, share=700), "n1"),
+        ("other", "c", Shape(1, share=700), "n1"),
+        ("wide", "a", Shape(2, 1), ""),
+    ):
+        cluster.arrives(name, of, shape, on)
+        cluster.passes(60_000)
+    cluster.stops["slow"] = 2 * STOP_MS
+    for name, of, shape in (("owed", "b", Shape(1, 4)), ("one", "d", Shape(1, 1)), ("share", "c", Shape(1, share=400))):
+        cluster.arrives(name, of, shape)
+        cluster.passes(1000)
+    cluster.passes(STOP_MS)
+    assert "share" in cluster.running
+    assert "slow" in cluster.running
+    cluster.passes(STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert not [*cluster.ordered("one"), *cluster.ordered("share")]
     cluster.bench.sound()
 
 

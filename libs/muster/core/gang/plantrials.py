@@ -221,18 +221,6 @@ def kept(state: AdmitterState) -> Iterator[str]:
     return (uid for uid, order in state.orders.items() if order.places)
 
 
-def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
-    """Whether a claimant with quota and without places may take the places kept for job ``uid``. In the same queue:
-    where the job has no higher priority. From another queue: where the job has no quota yet.
-    """
-    reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
-    if reservation is None and order is not None and order.claims != queue:
-        return order.open
-    mine, other = state.queued.get(claimant), state.queued.get(uid)
-    higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
-    return not higher and (reservation is None or reservation.queue == queue)
-
-
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
     """(uid of a job, order) of the orders in force with places, in the order of their making."""
     return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
