@@ -101,7 +101,7 @@ class GangAdmitter(Stage[AdmitterState]):
         """The jobs with suspended victims. Each job has its own kept places, beside the places of the other jobs.
 
         A job with victims still leaving is admitted where the job has room without their room, unless some victims
-        move. No job takes the places of another's order: the other is owed them, and may be owed nothing elsewhere.
+        move. No job takes the places kept for another: work was evicted for the other.
 
         ``ordered``: jobs with an order with places. ``later``: jobs tried later.
         """

@@ -318,14 +318,16 @@ def supposed(state: AdmitterState, but: str = "") -> View:
                 view.give(state.ledger.occupants[key])
                 gone.add(key)
 
-    for uid, order in state.orders.items() if mode is not None else ():
-        if not order.places:
-            give(key for victim in order.going for key in occupants_of(state, victim))
-            if mode is not None and uid != but:  # Unknown places: any places would do.
-                place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
+    unknown = [uid for uid, order in state.orders.items() if not order.places]
+    for uid in unknown:
+        give(key for victim in state.orders[uid].going for key in occupants_of(state, victim))
     for _, order in in_force(state):
         give(key for keys in order.leaving.values() for key in keys)
     keep(state, view, (but,))
+    for uid in unknown:
+        if mode is not None and uid != but:  # Any places would do, of all that leaves.
+            order = state.orders[uid]
+            place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
     placelines.suppose(state, view)
     return view
 
