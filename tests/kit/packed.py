@@ -299,8 +299,9 @@ class Judge:
         return [name for name in self.guarantees if self.parents.get(name) == self.parents[queue]]
 
     def _may(self, name: str, gone: set[str]) -> bool:
-        """Whether one more job leaves when these have gone: each node of its side is above its guarantee. It began
-        after what its queue is guaranteed was in use, or its side keeps its guarantee without it.
+        """Whether one more job leaves when these have gone: each node of its side is above its guarantee. The job
+        began after what its queue is guaranteed was in use, or its side keeps its guarantee without it. The order of
+        jobs that began in the same moment is unknown: they count as later.
         """
         each, sides = self.runs[name], [[self.runs[name].queue]]
         if each.queue in self.parents and not self._beside(each.queue):
@@ -311,7 +312,8 @@ class Judge:
             if self._uses(mine, gone) + self.shape.milli > sum(self.guarantees[one] for one in mine) * WHOLE:
                 return False
         alike = (other for other in self.runs if other not in gone and self.runs[other].queue == each.queue)
-        before = sum(self.runs[other].shape.milli for other in alike if self.runs[other].since <= each.since)
+        earlier = (other for other in alike if other == name or self.runs[other].since < each.since)
+        before = sum(self.runs[other].shape.milli for other in earlier)
         keeps = all(uses - each.shape.milli >= least for uses, least in amounts)
         return all(uses > least for uses, least in amounts) and (keeps or before > amounts[0][1])
 

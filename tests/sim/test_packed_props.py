@@ -11,8 +11,7 @@ from kit import nodes
 from kit.packed import STOP_MS, Judge, Packed, Shape, claim, filled
 
 LEAST = 0.99
-LEAST_OF_KAI = 0.98
-"""On other seeds queues of KAI give less: 88 % of seeds 124 to 147, where it was 93 %."""
+LONG = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 
 @dataclass
@@ -46,7 +45,7 @@ def ask(cluster: Packed, name: str, shape: Shape, tally: Tally) -> None:
     if runs and victims and set(victims) <= judge.runs.keys():
         tally.judged += 1
         tally.vain += any(judge.fits([each for each in victims if each != one]) for one in victims)
-        if judge.few():
+        if possible is not None and judge.few():
             tally.dear += judge.price(victims) * 10 > 11 * min(judge.price(each) for each in judge.every())
     if not runs:
         cluster.ends(name)
@@ -65,11 +64,12 @@ def tally(seeds: range, most: int, *, kai: bool) -> Tally:
     return found
 
 
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=LONG)], ids=str)
 @pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
-def test_what_is_guaranteed_is_given(kai: bool) -> None:
-    found = tally(range(12), 5, kai=kai)
+def test_what_is_guaranteed_is_given(kai: bool, seeds: range) -> None:
+    found = tally(seeds, 5, kai=kai)
     print(f"{'KAI queues' if kai else 'quota tree'}: {found.share:.1%} of what is guaranteed is given; {found}")
-    assert found.share >= (LEAST_OF_KAI if kai else LEAST)
+    assert found.share >= LEAST
     assert not found.vain
     assert found.dear * 10 <= found.judged
 
@@ -182,6 +182,55 @@ def test_a_claimant_starts_elsewhere_while_its_victims_leave(kai: bool) -> None:
     assert sorted(cluster.ordered("owed")) == ["first", "second"]
     cluster.ends("old")
     assert "owed" in cluster.running, cluster.told("owed")
+    cluster.bench.sound()
+
+
+def test_the_order_in_which_nodes_are_cleared_takes_no_victim_away() -> None:
+    """c may give the two large ones and the two small ones if a large one is the last; the large ones are cheapest."""
+    cluster = Packed([8, 4, 4, 4], {"a": 0, "b": 13, "c": 2, "d": 5}, kai=True)
+    for name, of, shape, on in (
+        ("d1", "d", Shape(1, 1), "n1"),
+        ("d2", "d", Shape(1, 1), "n2"),
+        ("d3", "d", Shape(1, 3), "n3"),
+        ("small1", "c", Shape(1, 1), "n1"),
+        ("small2", "c", Shape(1, 1), "n2"),
+    ):
+        cluster.arrives(name, of, shape, on)
+    for index in range(10):
+        cluster.arrives(f"a{index}", "a", Shape(1, share=100), "n3")
+    cluster.passes(50 * 3_600_000)
+    for name in ("large1", "large2"):
+        cluster.arrives(name, "c", Shape(1, 4), "n0")
+        cluster.passes(60_000)
+    cluster.arrives("owed", "b", Shape(4, 3))
+    assert sorted(cluster.ordered("owed")) == ["large1", "large2", "small1", "small2"]
+    cluster.passes(STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    cluster.bench.sound()
+
+
+@pytest.mark.parametrize("kai", [True, False], ids=["kai", "tree"])
+def test_nobody_takes_the_place_that_leaves_for_an_owner(kai: bool) -> None:
+    """Five leave for four, the last ones slowly. Two others are owed the fifth; the first to claim it has it."""
+    cluster = Packed([4, 4], {"a": 0, "b": 4, "c": 3, "d": 1}, kai=kai)
+    for name, of, shape, on in (
+        ("slow", "a", Shape(1, 3), "n0"),
+        ("whole", "c", Shape(1, 1), "n1"),
+        ("part", "c", Shape(1, share=700), "n1"),
+        ("other", "c", Shape(1, share=700), "n1"),
+        ("wide", "a", Shape(2, 1), ""),
+    ):
+        cluster.arrives(name, of, shape, on)
+        cluster.passes(60_000)
+    cluster.stops["slow"] = 2 * STOP_MS
+    for name, of, shape in (("owed", "b", Shape(1, 4)), ("one", "d", Shape(1, 1)), ("share", "c", Shape(1, share=400))):
+        cluster.arrives(name, of, shape)
+        cluster.passes(1000)
+    cluster.passes(STOP_MS)
+    assert {"one", "share", "slow"} & cluster.running.keys() == {"one", "slow"}
+    cluster.passes(STOP_MS)
+    assert "owed" in cluster.running, cluster.told("owed")
+    assert not [*cluster.ordered("one"), *cluster.ordered("share")]
     cluster.bench.sound()
 
 

@@ -64,6 +64,25 @@ def test_who_has_had_most_gives_way_right_after_a_checkpoint() -> None:
     scene.bench.sound()
 
 
+def test_a_job_that_only_a_claim_for_age_refuses_is_no_claimant() -> None:
+    """Without the claim its quota has room, and no node: it waits for the claim to end, and nobody leaves for it."""
+    scene = Scene()
+    scene.tree_of(("a", 0), ("b", 0), ("c", 0), least_attained="2h", age_limit="1m")
+    scene.lines("placement pack hold=10000000000", "node n0 cpu=4", "node n1 cpu=4", "synced")
+    for name in ("b/long", "b/other"):
+        scene.lines(f"gang {name} head=3 workers=0x0")
+        scene.runs(name)
+    passes(scene, 3 * HOUR)
+    scene.lines("gang c/wide head=4 workers=1x4")
+    passes(scene, 120_000)
+    [claim] = scene.bench.happened(ClaimOpened)
+    assert (claim.kind, claim.ref.name) == ("age", "wide")
+    scene.lines("gang a/new head=2 workers=0x0")
+    marks(scene, "b/long")
+    assert orders(scene) == []
+    scene.bench.sound()
+
+
 def test_it_does_not_happen_unless_the_tree_asks_for_it() -> None:
     scene = full("")
     scene.lines("job a/new cpu=4")

@@ -101,11 +101,11 @@ class GangAdmitter(Stage[AdmitterState]):
         """The jobs with suspended victims. Each job has its own kept places, beside the places of the other jobs.
 
         A job with victims still leaving is admitted where the job has room without their room, unless some victims
-        move. A job without kept places that finds no room may take places of other orders: see ``plantrials.yields``.
+        move. No job takes the places kept for another: work was evicted for the other.
 
         ``ordered``: jobs with an order with places. ``later``: jobs tried later.
         """
-        kept, placed = plantrials.keep(state, view), set[str]()
+        kept = plantrials.keep(state, view)
         for uid, reservation in state.reservations.items():
             if uid in later or not (reservation.room_until or uid in ordered):
                 continue
@@ -113,20 +113,14 @@ class GangAdmitter(Stage[AdmitterState]):
             if awaits and state.orders[uid].of_move:
                 continue
             mark = _unkept(view, kept.get(uid, ()))
-            anywhere = (awaits or uid not in kept) and not _fits(state, view, uid)
-            if awaits and anywhere:
+            if awaits and not _fits(state, view, uid):
                 view.undo(mark)
                 continue
-            if anywhere:
-                _unkept(view, chain(*(rooms for other, rooms in kept.items() if plantrials.yields(state, other, uid))))
             yield from _tried(state, view, reservation, {}, placer)
             if len(view.taken) == mark[1]:
                 view.undo(mark)
                 continue
-            placed.add(uid)
             kept.pop(uid, None)  # The job has its places: no more is kept.
-            if anywhere:
-                kept = plantrials.keep(state, view, placed)
         for uid in [uid for uid in ordered if uid in state.unplaced]:
             here = any(room.whole for _, room in kept.get(uid, ())) and not state.orders[uid].of_move
             if here or not plantrials.awaits(state, uid):

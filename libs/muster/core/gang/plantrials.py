@@ -221,18 +221,6 @@ def kept(state: AdmitterState) -> Iterator[str]:
     return (uid for uid, order in state.orders.items() if order.places)
 
 
-def yields(state: AdmitterState, uid: str, claimant: str) -> bool:
-    """Whether a claimant with quota and without places may take the places kept for job ``uid``. In the same queue:
-    where the job has no higher priority. From another queue: where the job has no quota yet.
-    """
-    reservation, order, queue = state.reservations.get(uid), state.orders.get(uid), state.reservations[claimant].queue
-    if reservation is None and order is not None and order.claims != queue:
-        return order.open
-    mine, other = state.queued.get(claimant), state.queued.get(uid)
-    higher = mine is not None and other is not None and other.rank[0] < mine.rank[0]
-    return not higher and (reservation is None or reservation.queue == queue)
-
-
 def in_force(state: AdmitterState) -> Iterator[tuple[str, NodesOrder]]:
     """(uid of a job, order) of the orders in force with places, in the order of their making."""
     return ((uid, order) for uid, order in state.orders.items() if order.places and _stands(state, order))
@@ -330,14 +318,16 @@ def supposed(state: AdmitterState, but: str = "") -> View:
                 view.give(state.ledger.occupants[key])
                 gone.add(key)
 
-    for uid, order in state.orders.items() if mode is not None else ():
-        if not order.places:
-            give(key for victim in order.going for key in occupants_of(state, victim))
-            if mode is not None and uid != but:  # Unknown places: any places would do.
-                place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
+    unknown = [uid for uid, order in state.orders.items() if not order.places]
+    for uid in unknown:
+        give(key for victim in state.orders[uid].going for key in occupants_of(state, victim))
     for _, order in in_force(state):
         give(key for keys in order.leaving.values() for key in keys)
     keep(state, view, (but,))
+    for uid in unknown:
+        if mode is not None and uid != but:  # Any places would do, of all that leaves.
+            order = state.orders[uid]
+            place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
     placelines.suppose(state, view)
     return view
 

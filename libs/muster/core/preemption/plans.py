@@ -414,6 +414,8 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     for (_, level, _, uid), shape, job in claimants:
         given = given or basis(ledger)
         mine = basis(ledger, uid) if uid in ledger.claims.by_uid else given
+        if mine.refusal(shape.queue, shape.demand) is None:
+            continue  # Only a claim for age refuses the job, or jobs that leave.
         chosen = _victims(state, mine, job, level)
         if chosen:
             return shape, job, chosen

@@ -100,17 +100,29 @@ class Between(GivingRules, frozen=True):
         return leaf != self.queue and leaf in chain_of(self.queue)
 
     def gives(self, giver: Giver, uid: str, search: Search) -> bool:
-        """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back."""
+        """Whether a victim's side may give one more job beside the chosen, and cannot take the quota back. The largest
+        of a side leaves last: the order in which a search finds the jobs does not matter.
+        """
         if self._shareless(giver.queue):
             return True
         if not self.asks(giver.queue):
             return False
         own, side = self.sides(giver.queue)
-        left = {name: search.used(side, name) for name in self.names}
-        gives = any(self._above_share(side, name, left[name]) for name in self.names) or (
-            self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
+        keeps = [(name, self._keeps(side, name)) for name in self.names]
+        if self._within_quota(own):
+            keeps += [(name, self._quota(side, name)) for name in self.names]
+        gives = any(
+            least != UNLIMITED and self._last_left(giver, side, name, least, search) > least for name, least in keeps
         )
         return gives and not self._comes_back(giver, own, side, search)
+
+    def _last_left(self, giver: Giver, side: str, name: str, least: int, search: Search) -> int:
+        """The use of a side before its largest victim leaves; a lower bound if above ``least``."""
+        left = search.used(side, name)
+        if left > least or not search.chosen:
+            return left
+        amounts = (one.request.get(name, 0) for one in search.givers() if self.sides(one.queue)[1] == side)
+        return left - giver.request.get(name, 0) + max(giver.request.get(name, 0), *amounts, 0)
 
     def _comes_back(self, giver: Giver, own: str, side: str, search: Search) -> bool:
         """Whether a victim of this side could reclaim the quota: the side would be within quota again with the victim
