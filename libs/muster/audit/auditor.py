@@ -7,7 +7,7 @@ are described in docs/reference/invariants.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, rests_after, waiting_of
@@ -41,8 +41,9 @@ from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
 from muster.model.placing import GPU
-from muster.model.quota import QuotaNode
+from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
+from muster.model.workload import Workload
 
 _OTHERS = (7, 10, 12, 14, 18, 20, 24)
 CHECKED = tuple(f"I{number}" for number in range(1, 31) if number not in _OTHERS)
@@ -50,6 +51,18 @@ CHECKED = tuple(f"I{number}" for number in range(1, 31) if number not in _OTHERS
 
 MAX_KEPT = 1_000
 """Violations kept word by word; all are counted."""
+
+
+def _by_flavor(event: QuotaReserved, workload: Workload, tree: QuotaTree | None) -> Iterator[tuple[str, int, int]]:
+    """(resource by flavor, the least and the most of a fair charge): the least is what the pod sets of the flavor ask
+    for; what a profile counts beside the pod sets may be added.
+    """
+    for flavor in tree.flavors if tree is not None else ():
+        for resource in flavor.resources:
+            asked = {pods.name: pods.count * pods.request.get(resource, 0) for pods in workload.pod_sets}
+            mine = sum(amount for name, amount in asked.items() if flavor.name in event.flavors.get(name, ()))
+            rest = max(event.request.get(resource, 0) - sum(asked.values()), 0)
+            yield f"{resource}@{flavor.name}", min(mine, event.request.get(resource, 0)), mine + rest if mine else 0
 
 
 class Auditor:
@@ -212,7 +225,11 @@ class Auditor:
                 if 0 < pods.rules.gpu_memory < device and pods.count and GPU in need:
                     part = max(1, pods.rules.gpu_memory * 1000 // device)
                     need[GPU] -= (1000 - part) * pods.rules.devices * pods.count
-            self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
+            total = {name: amount for name, amount in event.request.items() if "@" not in name}
+            self._check("I4", need == total, f"{event.ref} needs {need} and is charged {event.request}")
+            for name, least, most in _by_flavor(event, workload, tree):
+                fair = least <= event.request.get(name, 0) <= most
+                self._check("I4", fair, f"{event.ref} asks for {least} to {most} of {name}, and is charged otherwise")
         for finding in self._orders.taken(event, self._trees.nodes, self._used, self._charges):
             self._check(*finding)
         self._open(event.ref.uid, charge_of(event))

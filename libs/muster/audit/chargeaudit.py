@@ -219,7 +219,10 @@ class ChargeAudit:
         tree = self._trees.by_root.get(root_of(charge.queue))
         profile = tree.profile if tree is not None else "ack"
         most = self._most(uid, workload, children, live, profile)
-        above = _more(charge.request, most) if most is not None else ""
+        total = {name: amount for name, amount in charge.request.items() if "@" not in name}
+        parts = {name: amount for name, amount in charge.request.items() if "@" in name}
+        above = _more(total, most) if most is not None else ""
+        above = above or _more(parts, {name: total.get(name.partition("@")[0], 0) for name in parts})
         if above:
             return f"{uid} is charged {above}, and no more than {_of(most or {}, charge.request)} may still run"
         uncounted = _uncounted(workload, profile) if workload is not None else None

@@ -29,7 +29,7 @@ from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
-from muster.model.quota import QuotaTree
+from muster.model.quota import Flavors, QuotaTree
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodSet
@@ -51,10 +51,14 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
     run_ms: int = 0
     """How long it declares to run at most (ms); 0: it does not say."""
+    flavors: Flavors = field(default_factory=dict)
+    """{pod set: its flavors}, where the tree tells types of nodes apart."""
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms, basis=self.basis)
+        return Demand(
+            self.request, self.pods, self.preemptible, run_ms=self.run_ms, basis=self.basis, flavors=self.flavors
+        )
 
 
 # --- queue sorter -----------------------------------------------------------------------------------------------

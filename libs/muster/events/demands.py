@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from muster.events.base import Decision
 from muster.events.elastic import GrowthOption
 from muster.model.demand import Demand
 from muster.model.keys import Ref
+from muster.model.quota import Flavors
 from muster.model.resources import Vector
 
 
@@ -22,10 +25,19 @@ class DemandDecision(Decision, frozen=True, kw_only=True):
     """How long it declares to run at most (ms); 0: it does not say."""
     basis: str = ""
     """Digest of all that it asks for, as it is in the fact about the workload: two that are alike have the same."""
+    flavors: Flavors = field(default_factory=dict)
+    """{pod set: its flavors}, where the tree tells types of nodes apart; the request has the amounts by flavor."""
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms, basis=self.basis)
+        return Demand(
+            self.request,
+            self.pods,
+            self.preemptible,
+            run_ms=self.run_ms,
+            basis=self.basis,
+            flavors=self.flavors,
+        )
 
 
 class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
@@ -37,4 +49,4 @@ class ClaimantDecision(DemandDecision, frozen=True, kw_only=True):
     @property
     def demand(self) -> Demand:
         jobs = 1 if self.growth is None else 0
-        return Demand(self.request, self.pods, self.preemptible, jobs, self.run_ms, self.basis)
+        return Demand(self.request, self.pods, self.preemptible, jobs, self.run_ms, self.basis, self.flavors)

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from muster.model.quota import Flavors
 from muster.model.resources import Vector
 
 
 class AskedFields(TypedDict):
     """The demand of a workload, as fields of a decision."""
+
+    flavors: Flavors
 
     request: Vector
     pods: int
@@ -36,6 +39,8 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
     basis: str = ""
     """Digest of all that a waiting workload asks for, of the nodes too, as it is in the fact about it; empty for a part
     of one, and for running work."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors behind the amounts by flavor; empty where the tree tells none apart, and for parts."""
 
     @property
     def fields(self) -> AskedFields:
@@ -46,6 +51,7 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
             "preemptible": self.preemptible,
             "run_ms": self.run_ms,
             "basis": self.basis,
+            "flavors": self.flavors,
         }
 
     def alike(self, other: Demand) -> bool:

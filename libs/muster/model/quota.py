@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
+from muster.model.placing import GPU, Taint, Toleration
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
@@ -22,8 +23,36 @@ DEFAULT_QUEUE_PRIORITY = 100
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource is a device of a vendor: ``nvidia.com/gpu``."""
-    return "/" in resource and resource not in COUNTED
+    """Whether a resource is a device of a vendor: ``nvidia.com/gpu``. Its amounts by flavor are parts of it."""
+    return "/" in resource and "@" not in resource and resource not in COUNTED
+
+
+class Flavor(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A type of nodes that a tree tells apart: a name, what its nodes look like, and the resources counted by type."""
+
+    name: str
+    labels: dict[str, str] = field(default_factory=dict)
+    """Of its nodes."""
+    taints: tuple[Taint, ...] = ()
+    """Of its nodes: pods that do not tolerate these stay away."""
+    tolerations: tuple[Toleration, ...] = ()
+    """What an admission adds to the pods."""
+    resources: tuple[str, ...] = (GPU,)
+    """Flavors with the same resources are alternatives to each other."""
+
+
+Flavors = dict[str, tuple[str, ...]]
+"""{pod set: its flavor of each group of resources that it asks for}"""
+
+
+def of_flavor(resource: str, flavor: str) -> str:
+    """The name of the amounts of a resource on nodes of a flavor: ``nvidia.com/gpu@h100``."""
+    return f"{resource}@{flavor}"
+
+
+def total_of(resource: str) -> str:
+    """The name of a resource without a flavor."""
+    return resource.partition("@")[0]
 
 
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -59,6 +88,8 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long it runs at least before another queue may reclaim it."""
     placement: str = ""
     """How pods of its work are laid out on nodes (``model.strategies``); empty: as above it."""
+    flavors: tuple[str, ...] = ()
+    """The flavors that its work may use, in order, its own or those of the node above; empty: all, as in the tree."""
 
     @property
     def name(self) -> str:
@@ -145,6 +176,8 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """The part of the root's limit that fair shares divide, where some of the nodes are not ready; None: all of it."""
     gpu_memory: int = 0
     """MiB of the largest GPU on the nodes: an amount of memory without a device counts as its part; 0: as a device."""
+    flavors: tuple[Flavor, ...] = ()
+    """The types of nodes that the tree tells apart, in order: amounts of ``resource@flavor`` beside the total."""
 
     @property
     def by_shares(self) -> bool:

@@ -42,7 +42,8 @@ class QuantityError(ProblemError):
 
 @lru_cache(maxsize=4096)
 def in_bytes(resource: str) -> bool:
-    """Whether the resource is counted in bytes; all others are counted in thousandths."""
+    """Whether the resource is counted in bytes; all others are counted in thousandths. A flavor changes nothing."""
+    resource = resource.partition("@")[0]
     return (
         resource in ("memory", "storage", "ephemeral-storage")
         or resource.startswith("hugepages-")

@@ -71,6 +71,10 @@ RECLAIM_GRACE = "muster.dev/reclaim-grace"
 """Time the job waits for its guaranteed quota before other jobs are evicted for the job."""
 RUN_TIME = "muster.dev/run-time"
 """Longest run time of the job, declared by the owner: from the reservation of quota until the job has left."""
+FLAVORS = "muster.dev/flavors"
+"""On a job, as label or annotation, and as attribute of a queue: the flavors that may be used, in order: ``h100,a100``.
+On a quota tree: the flavors that exist.
+"""
 TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""

@@ -70,12 +70,14 @@ class Shape(Struct):
 
 def shape_key(queue: str, demand: Demand) -> str:
     """``root/a|cpu=12000,memory=12000000000|3|9e722a1639c36eb9``, followed by ``|firm`` for work that is not
-    preemptible, and by the declared run time (ms).
+    preemptible, by the declared run time (ms), and by the flavors of the pod sets.
     """
     request = demand.request
     asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
     declared = f"|{demand.run_ms}" if demand.run_ms else ""
-    return f"{queue}|{asked}|{demand.pods}|{demand.basis}{'' if demand.preemptible else '|firm'}{declared}"
+    mine = demand.flavors
+    flavors = "|" + ",".join([f"{name}={'+'.join(mine[name])}" for name in sorted(mine)]) if mine else ""
+    return f"{queue}|{asked}|{demand.pods}|{demand.basis}{'' if demand.preemptible else '|firm'}{declared}{flavors}"
 
 
 class RefusalSlot(Struct):

@@ -384,7 +384,9 @@ def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[s
 
 
 def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.ledger.end_claim(event.ref.uid)
+    ended = queues.ledger.end_claim(event.ref.uid)
+    if ended is not None and ended.demand.flavors:
+        queues.book.used(ended.queue)  # A job that may use other flavors may start there.
     return ()
 
 

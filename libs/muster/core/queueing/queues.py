@@ -171,7 +171,9 @@ class Queues(Struct):
         """
         leaf = leaf or leaf_of(self.ledger, workload) or ""
         priority = self.priority_of(workload, leaf) if priority is None else priority
-        return demand_of(self.ledger.tree_of(leaf) or self.ledger.tree, workload, priority)
+        job = self.jobs.get(workload.ref.uid)
+        flavors = job.demand.flavors if job is not None else None
+        return demand_of(self.ledger.tree_of(leaf) or self.ledger.tree, workload, priority, queue=leaf, flavors=flavors)
 
     def order(self, queue: str) -> str:
         """The order of queues by the rules of the leaf's tree; ``share`` for KAI queues."""

@@ -16,7 +16,7 @@ from muster.core.queueing.circles import ANSWERS
 from muster.core.queueing.queuefolds import FOLDS, Fold, folded
 from muster.core.queueing.queueorder import Lineup
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.queueing.standing import change_of, standings
+from muster.core.queueing.standing import change_of, give_way, standings
 from muster.core.quota.ledger import quotaledger
 from muster.core.stage import MAX_DECISIONS, NEWEST, Arm, Stage, Violation, first
 from muster.events.base import Cause, Decision, Event
@@ -144,6 +144,7 @@ class QueueSorter(Stage[SorterState]):
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         state.lineup.stir(state.queues)
         if state.queues.book.stirred:
+            give_way(state)
             state.lineup.settle(state.queues)
 
     def next_deadline(self, state: SorterState) -> int | None:

@@ -5,7 +5,7 @@ Kinds of refusal for a workload without a place in the KAI queues are here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.circles import set_aside
-from muster.core.queueing.queues import Job, is_current, queued_at_of
+from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.quota.demand import laid_out
+from muster.core.quota.demand import alternatives, demand_of, laid_out
 from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
 from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.demand import Demand
+from muster.model.keys import root_of
 from muster.model.quota import KAI_ROOT
 from muster.model.text import clean, shorten
 from muster.model.workload import Workload
@@ -138,7 +139,7 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if state.queues.stale.get(uid) == workload.generation:
         return None
     priority = state.queues.priority_of(workload, leaf)
-    demand = state.queues.demand_of(workload, leaf, priority)
+    demand = _demanded(state, workload, leaf, priority, job)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
         placement = laid_out(state.queues.ledger.nodes, leaf)
@@ -148,6 +149,58 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
         return None
     return _Enters(leaf, demand, priority)
+
+
+def _demanded(state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None) -> Demand:
+    """The demand of a workload that waits, under the alternative of flavors to wait for."""
+    queues, uid = state.queues, workload.ref.uid
+    demand = queues.demand_of(workload, leaf, priority)
+    tree = queues.ledger.tree_of(leaf)
+    if not demand.flavors or (job is not None and job.status != "waiting"):
+        return demand
+    options = alternatives(tree, leaf, workload)
+    claim = queues.ledger.claims.by_uid.get(uid)
+    if len(options) == 1 or (claim is not None and claim.firm):
+        return demand
+    demands = [demand_of(tree, workload, priority, queue=leaf, flavors=flavors) for flavors in options]
+    return best_of(queues, leaf, demands, demand if job is not None else None, uid, state.now)
+
+
+def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int) -> Demand:
+    """The first of the alternatives that fits now. Where none fits: ``waits``, under which the job waits already, or an
+    alternative with more right to wait for: owed before borrowed, borrowed before what no release can give.
+    """
+    ledger, ranked = queues.ledger, list[tuple[int, int, Demand]]()
+    for index, demand in enumerate(demands):
+        short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
+        if short is None:
+            return demand
+        rank = 2 if short.hopeless else 0 if ledger.owed(leaf, demand) else 1
+        ranked.append((rank, -1 if demand == waits else index, demand))
+    return min(ranked, key=lambda row: row[:2])[2]
+
+
+AT_ONCE = 32
+"""The most jobs of a shape that change their flavors in one step."""
+
+
+def give_way(state: SorterState) -> None:
+    """Recheck the first jobs of each shape that waits under one alternative of flavors, and may start under another."""
+    queues, ledger = state.queues, state.queues.ledger
+    if not any(tree.flavors for tree in ledger.trees.values()):
+        return
+    for key, shape in queues.book.shapes.items():
+        first = queues.workloads.get(shape.waiting[0].uid) if shape.waiting and shape.demand.flavors else None
+        if first is None or shape.open:
+            continue
+        change = change_of(state, first.ref.uid)
+        if not isinstance(change, _Enters) or change.demand.flavors == shape.demand.flavors:
+            continue
+        parts = {name: amount for name, amount in change.demand.request.items() if "@" in name}
+        rooms = [(ledger.headroom(root_of(shape.queue), name), asked) for name, asked in parts.items()]
+        times = min([room // asked for room, asked in rooms if room is not None], default=AT_ONCE)
+        for place in queues.book.shapes[key].waiting[: max(1, min(times, AT_ONCE))]:
+            state.due[place.uid], state.causes[place.uid] = None, Cause(state.seq, 0)
 
 
 def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:

@@ -228,7 +228,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 continue
             workload = state.workloads[uid]
             queue = adopting_leaf(state, workload)
-            demand = demand_of(state.ledger.tree_of(queue), workload, state.priorities.get(uid))
+            demand = demand_of(state.ledger.tree_of(queue), workload, state.priorities.get(uid), queue=queue)
             scratch.add(queue, demand)
             yield WorkloadAdopted(
                 cause=state.causes[uid],

@@ -32,6 +32,7 @@ from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
+from muster.model.quota import Flavors
 from muster.model.resources import Vector
 from muster.model.workload import PodState, Workload
 
@@ -54,6 +55,8 @@ class Entry(Struct):
     failed: FailureReason | None = None
     deferred: bool = False
     """The gang admitter found no place for the gang."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors of its pod sets, where the tree tells types of nodes apart."""
     child: str = ""
     """Name of the child in the status of the workload."""
     suspension_recorded: bool = False

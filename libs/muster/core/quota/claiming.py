@@ -137,7 +137,8 @@ def handed_on(
     if workload is None or not queued or not comes_back(state, entry, workload):
         yield replace(released, reason="evicted")
         return
-    demand = demand_of(state.ledger.tree_of(entry.queue), workload, state.priorities.get(entry.ref.uid))
+    tree, priority = state.ledger.tree_of(entry.queue), state.priorities.get(entry.ref.uid)
+    demand = demand_of(tree, workload, priority, queue=entry.queue, flavors=entry.flavors)
     same = replace(demand, basis="").alike(state.ledger.charges[entry.ref.uid].demand)
     if not same or state.ledger.without_claims().shortfall(entry.queue, demand, scratch) is not None:
         yield replace(released, reason="evicted")
@@ -206,7 +207,7 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     if outcome is not None:
         return outcome
     tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
-    if demand_of(tree, workload, priority) != claim.demand:
+    if demand_of(tree, workload, priority, queue=claim.queue, flavors=claim.demand.flavors) != claim.demand:
         return "changed"
     if not _can_be_served(state, claim):
         return "unsatisfiable"
@@ -410,7 +411,14 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
         and uid not in state.entries
         and state.ledger.attempts.get(uid) == proposed.attempt
         and unjustified(state, workload, proposed.queue) is None
-        and demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) == proposed.demand
+        and proposed.demand
+        == demand_of(
+            state.ledger.tree_of(proposed.queue),
+            workload,
+            state.priorities.get(uid),
+            queue=proposed.queue,
+            flavors=proposed.flavors,
+        )
     )
 
 

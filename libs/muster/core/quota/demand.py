@@ -5,8 +5,9 @@ A workload declares its priority and whether it may be preempted (labels of KAI)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice, product
 
 from msgspec import Struct, field
 
@@ -14,6 +15,7 @@ from muster.core.objects.gpushares import charged
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
+    FLAVORS,
     KAI_PREEMPTIBILITY,
     KAI_PREEMPTION_DELAY,
     KAI_PRIORITY,
@@ -26,14 +28,15 @@ from muster.core.objects.meta import (
     TIMES,
     is_preemptible,
 )
+from muster.core.placement.matching import holds, untolerated
 from muster.core.quota.trees.rules import RuleError, span_ms, span_or
 from muster.events.base import Cause
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
-from muster.model.placing import GPU
+from muster.model.placing import GPU, PodRules
 from muster.model.problem import FieldProblem, problem
 from muster.model.problemcodes import ProblemCode
-from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree
+from muster.model.quota import JOBS, MACHINES, Flavor, Flavors, QuotaNode, QuotaTree, of_flavor
 from muster.model.resources import Vector
 from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
@@ -149,6 +152,7 @@ def left_by(at: int, run_ms: int) -> int:
 
 ONE = 1000
 """One unit of a counted resource, in base units."""
+NO_FLAVORS: Mapping[str, Sequence[str]] = {}
 
 chain_of = lru_cache(maxsize=65536)(path_chain)
 
@@ -264,14 +268,15 @@ def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
     return strategies_text(inherited(placements)) if placements else ""
 
 
-def need_of(tree: QuotaTree | None, workload: Workload) -> Vector:
-    """The request of a workload as its tree counts it."""
-    return _sized(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+def need_of(tree: QuotaTree | None, workload: Workload, flavors: Mapping[str, Sequence[str]] = NO_FLAVORS) -> Vector:
+    """The request of a workload as its tree counts it, with the amounts by flavor beside the totals."""
+    request = _sized(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+    return _by_flavor(tree, workload, request, flavors)
 
 
-def asks_of(tree: QuotaTree | None, workload: Workload) -> Vector:
+def asks_of(tree: QuotaTree | None, workload: Workload, flavors: Mapping[str, Sequence[str]] = NO_FLAVORS) -> Vector:
     """The request of all pods of the spec, whatever the tree leaves out."""
-    return _sized(tree, workload, workload.asks)
+    return _by_flavor(tree, workload, _sized(tree, workload, workload.asks), flavors)
 
 
 def _sized(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
@@ -283,15 +288,132 @@ def _sized(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vecto
     return {**request, GPU: request[GPU] - less} if less else request
 
 
-def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
+def demand_of(
+    tree: QuotaTree | None,
+    workload: Workload,
+    priority: int | None = None,
+    *,
+    queue: str = "",
+    flavors: Flavors | None = None,
+) -> Demand:
     """The demand of a workload under the request profile of its tree.
 
-    ``priority``: where known, and where the rules of the tree use priorities to tell preemptible work.
+    ``priority``: where known, and where the rules of the tree use priorities to tell preemptible work. ``queue``: its
+    leaf, where known. ``flavors``: the flavors of the demand, where the workload may use these; else its first.
     """
-    need = need_of(tree, workload)
+    options = alternatives(tree, queue, workload)
+    chosen = flavors if flavors is not None and flavors in options else options[0]
+    need = need_of(tree, workload, chosen)
     preemptible = is_preemptible(workload.labels)
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
     pods = sum([pod_set.count for pod_set in workload.pod_sets])
-    return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis)
+    return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis, flavors=chosen)
+
+
+# --- flavors ----------------------------------------------------------------------------------------------------------
+
+
+MOST_ALTERNATIVES = 64
+"""The alternatives of a workload that are tried; pod sets with many flavors each have more."""
+_ONE_ALTERNATIVE: tuple[Flavors, ...] = ({},)
+
+
+def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tuple[Flavors, ...]:
+    """The flavors that the pod sets of a workload may use, the best alternative first; one without any flavor where
+    nothing is told apart.
+
+    The last pod set gives way first. A pod set that no flavor suits runs on nodes of no flavor, and counts in the total
+    alone.
+    """
+    if tree is None or not tree.flavors:
+        return _ONE_ALTERNATIVE
+    order = flavor_order(tree, queue, workload)
+    mine = ((pods.name, _options(tree, order, pods.request, pods.rules)) for pods in workload.pod_sets)
+    choices = [(name, options) for name, options in mine if options]
+    products = islice(product(*(options for _, options in choices)), MOST_ALTERNATIVES)
+    names = [name for name, _ in choices]
+    return tuple(dict(zip(names, picked, strict=True)) for picked in products)
+
+
+def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, ...]:
+    """The flavors that a workload may use by its own list and the list of its queue, in order.
+
+    Unknown names count as absent; the list of the queue decides where the workload names none of its flavors.
+    """
+    node = next((node for node in tree.nodes if node.path == queue), None)
+    allowed = node.flavors if node is not None and node.flavors else tuple(one.name for one in tree.flavors)
+    listed = (name.strip() for name in workload.labels.get(FLAVORS, "").split(","))
+    return tuple(dict.fromkeys(name for name in listed if name in allowed)) or allowed
+
+
+def _options(
+    tree: QuotaTree, order: Sequence[str], request: Mapping[str, int], rules: PodRules
+) -> tuple[tuple[str, ...], ...]:
+    """The flavors that pods may use, one of each group of resources that the pods ask for; the best first."""
+    groups = []
+    for resources in dict.fromkeys(flavor.resources for flavor in tree.flavors):
+        group = {flavor.name: flavor for flavor in tree.flavors if flavor.resources == resources}
+        if any(request.get(name) for name in resources):
+            fitting = [name for name in order if name in group and suits(group[name], group.values(), rules)]
+            groups += [fitting] if fitting else []
+    return tuple(product(*groups)) if groups else ()
+
+
+def suits(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> bool:
+    """Whether pods could run on the nodes of a flavor: by the labels that any of the alternatives ``beside`` names, and
+    by its taints.
+    """
+    known = {key for other in beside for key in other.labels}
+    if any(key in known and flavor.labels.get(key) != value for key, value in rules.node_labels.items()):
+        return False
+    terms = rules.nodes or ()
+    if rules.nodes is not None and not any(
+        all(holds(wanted, flavor.labels) for wanted in term.labels if wanted.key in known) for term in terms
+    ):
+        return False
+    return untolerated(flavor.taints, (*rules.tolerations, *flavor.tolerations)) is None
+
+
+def _by_flavor(
+    tree: QuotaTree | None, workload: Workload, request: Vector, flavors: Mapping[str, Sequence[str]]
+) -> Vector:
+    """A request with the amounts by flavor. What a profile counts beside the pod sets belongs to the first flavor."""
+    if tree is None or not tree.flavors or not flavors:
+        return request
+    parts: Vector = {}
+    for resources in dict.fromkeys(flavor.resources for flavor in tree.flavors):
+        group = [flavor.name for flavor in tree.flavors if flavor.resources == resources]
+        for name in resources:
+            whole, amounts = request.get(name, 0), Vector()
+            for pods in workload.pod_sets:
+                asked = pods.request.get(name, 0) * pods.count
+                mine = next((one for one in flavors.get(pods.name, ()) if one in group), "")
+                if asked:
+                    amounts[mine] = amounts.get(mine, 0) + asked
+            if amounts and "" not in amounts:
+                first = next(iter(amounts))
+                amounts[first] += whole - sum(amounts.values())
+            parts |= {of_flavor(name, one): part for one, part in amounts.items() if one and part > 0}
+    return dict(sorted((request | parts).items())) if parts else request
+
+
+def live_by_flavor(
+    tree: QuotaTree | None, amounts: Vector, granted: Mapping[str, int], flavors: Mapping[str, Sequence[str]]
+) -> Vector:
+    """The amounts of running pods with the amounts by flavor, as far as the grant tells: all of the one flavor of a
+    workload; of several, what was granted there for as long as so much runs.
+    """
+    if tree is None or not flavors:
+        return amounts
+    used = {one for names in flavors.values() for one in names}
+    mine = [flavor for flavor in tree.flavors if flavor.name in used]
+    parts: Vector = {}
+    for flavor in mine:
+        for name in flavor.resources:
+            key, live = of_flavor(name, flavor.name), amounts.get(name, 0)
+            alone = granted.get(name, 0) == granted.get(key, 0)
+            if part := live if alone else min(live, granted.get(key, 0)):
+                parts[key] = part
+    return dict(sorted((amounts | parts).items())) if parts else amounts

@@ -17,6 +17,10 @@ PROFILE = f"{PREFIX}/request-profile"
 """Annotation on the tree: ``ack`` (default) or ``full``."""
 
 
+MOST_TEXT = {"flavors": 16_000}
+"""Characters of an annotation that may be longer than others; a longer text is cut, and refuses the tree."""
+
+
 class RawNode(Struct, frozen=True):
     name: str = ""
     min: dict[str, Quantity] | None = None
@@ -51,7 +55,7 @@ def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
         root=_spec(tree.spec.root, "spec.root", 1, budget),
         profile=tree.metadata.annotations.get(PROFILE, "")[:40],
         rules={
-            name: tree.metadata.annotations[f"{PREFIX}/{name}"][:300]
+            name: tree.metadata.annotations[f"{PREFIX}/{name}"][: MOST_TEXT.get(name, 300)]
             for name in (*KNOWN, *RETIRED)
             if f"{PREFIX}/{name}" in tree.metadata.annotations
         },

@@ -18,6 +18,7 @@ from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
+    FLAVORS,
     INTENT,
     KAI_OF_PODS,
     KEPT,
@@ -218,10 +219,10 @@ class Needs:
         Values that KAI also reads from annotations are included, and values that no reader understands, for the users.
         """
         labels = {key: meta.labels[key] for key in KEPT if key in meta.labels}
-        for key in TIMES:
+        for key in (*TIMES, FLAVORS):
             text = meta.labels.get(key) or meta.annotations.get(key)
             if text:
-                labels[key] = text[:40]
+                labels[key] = text[:40] if key != FLAVORS else text[:300]
         labels |= not_understood(meta.annotations)
         return {**self._on_pods, **labels} if self._on_pods else labels
 

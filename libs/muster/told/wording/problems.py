@@ -105,6 +105,12 @@ TEMPLATES: dict[str, str] = {
     "tree_too_deep": "the tree is deeper than {most} levels",
     "tree_too_large": "the tree has more than {most} nodes",
     "tree_bytes": "the tree takes {count} bytes in the log, over {most}; write shorter names or fewer nodes",
+    "flavors_unreadable": 'is no list of flavors like [{{"name": "h100", "nodeLabels": {{"gpu": "h100"}}}}]: {because}',
+    "not_a_flavor": "{value!r} is no flavor: up to 16 names of small letters, digits, - and ., each once and with a "
+    "resource",
+    "flavors_overlap": "{value!r} cannot be told apart: flavors with one resource in common must list the same "
+    "resources",
+    "flavor_unknown": "{which} {value!r}: annotation muster.dev/flavors of the tree has no such flavor",
     "profile_unknown": "profile {value!r} is unknown; write one of {choices} or leave it out",
     "unbound_queue_no_leaf": "annotation muster.dev/unbound-queue: {queue} is no leaf of the tree",
     "min_over_max": "min {resource} {least!q} is over max {most!q}; lower min or raise max",

@@ -119,7 +119,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
 
 def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, at: Position) -> Entry:
     uid = event.ref.uid
-    entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
+    entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item), flavors=event.flavors)
     workload = state.workloads.get(uid)
     if workload is not None:
         entry.child = workload.child
@@ -128,7 +128,8 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
         entry.helpers = summed(pods.request for pods in workload.auxiliary)
     state.growths.pop(uid, None)
     state.claim_causes.pop(uid, None)
-    entry.pods, entry.aside = event.pods, aside_of(state.ledger.tree_of(event.queue), workload, event.request)
+    tree = state.ledger.tree_of(event.queue)
+    entry.pods, entry.aside = event.pods, aside_of(tree, workload, event.request, event.flavors)
     state.entries[uid] = entry
     _served(state, state.ledger.charge(uid, charge_of(event, at), claimant_of(event)))
     recheck(state, uid)

@@ -15,7 +15,7 @@ from msgspec import structs
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
 from muster.core.quota.accounting.rechecks import recheck, running
 from muster.core.quota.claims import is_down
-from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.demand import Scratch, chain_of, live_by_flavor
 from muster.core.quota.rayclaims import may_grow
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
@@ -330,8 +330,10 @@ def _recharge(
             groups[name] = max(groups.get(name, 0) + count, 0)
         if name != PENDING and not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.
-        add_into(grant, share.cost(profile), count)
-        add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
+        cost = share.cost(profile)
+        mine = {name: entry.flavors[name]} if name in entry.flavors else entry.flavors if name == PENDING else {}
+        add_into(grant, live_by_flavor(tree, cost, {}, mine), count)
+        add_into(aside, beyond(share.takes or share.request, cost), count)
         pods += count * share.hosts
     grant, aside = positive(grant), positive(aside)
     request = highest(grant, running(state, entry, aside))

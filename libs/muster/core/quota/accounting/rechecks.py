@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
 from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
-from muster.core.quota.demand import asks_of, need_of
+from muster.core.quota.demand import asks_of, live_by_flavor, need_of
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.elastic import Counts
 from muster.model.keys import Position
-from muster.model.quota import QuotaTree
+from muster.model.quota import Flavors, QuotaTree
 from muster.model.resources import Vector, beyond, highest, lowest, summed
 from muster.model.workload import Workload
 
@@ -33,9 +33,9 @@ from muster.model.workload import Workload
 ACTIVE = ("starting", "running")
 
 
-def aside_of(tree: QuotaTree | None, workload: Workload | None, granted: Mapping[str, int]) -> Vector:
+def aside_of(tree: QuotaTree | None, workload: Workload | None, granted: Mapping[str, int], flavors: Flavors) -> Vector:
     """The part of the workload's spec that was not counted in the grant."""
-    return {} if workload is None else beyond(asks_of(tree, workload), granted)
+    return {} if workload is None else beyond(asks_of(tree, workload, flavors), granted)
 
 
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
@@ -64,12 +64,12 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     if entry.groups:
         return entry.request, entry.pods
     tree = state.ledger.tree_of(entry.queue)
-    need = need_of(tree, workload)
+    need = need_of(tree, workload, entry.flavors)
     if not workload.child:
         return lowest(entry.request, need), min(entry.pods, sum([pods.count for pods in workload.pod_sets]))
     if not state.presence.wants(uid):
         return entry.request, entry.pods  # Its controller may make another child.
-    return lowest(entry.request, beyond(need, asks_of(tree, workload))), entry.pods
+    return lowest(entry.request, beyond(need, asks_of(tree, workload, entry.flavors))), entry.pods
 
 
 def note_upgraded(state: AccountantState, entry: Entry) -> None:
@@ -79,14 +79,14 @@ def note_upgraded(state: AccountantState, entry: Entry) -> None:
         return
     if len(state.presence.children.get(uid, ())) < 2:
         tree = state.ledger.tree_of(entry.queue)
-        need = need_of(tree, workload)
+        need = need_of(tree, workload, entry.flavors)
         if entry.groups:
             entry.request, entry.pods = beyond(entry.request, entry.outgoing), max(entry.pods - entry.outgoing_pods, 0)
         else:
             entry.request, entry.fixed = lowest(entry.request, need), workload.fixed_pods
             entry.pods = min(entry.pods, sum(entry.fixed.values()))
         entry.upgrading, entry.outgoing, entry.outgoing_pods = False, {}, 0
-        entry.aside = aside_of(tree, workload, need)
+        entry.aside = aside_of(tree, workload, need, entry.flavors)
 
 
 def is_active(workload: Workload | None) -> bool:
@@ -126,11 +126,12 @@ def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> V
     uid = entry.ref.uid
     if uid in state.standalone:
         return state.standalone[uid].request
-    live, workload = state.presence.in_use(uid), state.workloads.get(uid)
+    tree, workload = state.ledger.tree_of(entry.queue), state.workloads.get(uid)
+    live = live_by_flavor(tree, state.presence.in_use(uid), entry.request, entry.flavors)
     runs = beyond(live, beyond(aside, entry.helpers))
     if workload is not None and is_active(workload):
         if not workload.child:
-            asks = asks_of(state.ledger.tree_of(entry.queue), workload)
+            asks = asks_of(tree, workload, entry.flavors)
             return highest(beyond(highest(live, asks), aside), runs)
         if uid in state.presence.children:
             helpers = highest(entry.helpers, summed(pods.request for pods in workload.auxiliary))

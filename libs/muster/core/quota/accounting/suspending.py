@@ -23,6 +23,7 @@ from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
+from muster.model.quota import total_of
 from muster.model.resources import Vector, add_into, beyond, lowest, positive
 from muster.model.workload import together
 
@@ -260,7 +261,9 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
     uses = charge.request if entry.bypassed else charge.over
     if not uses or workload is None or not workload.outgoing:
         return uses
-    return beyond(uses, workload.need.get("full", {}))
+    parts = [name for name in uses if "@" in name]
+    need = workload.need.get("full", {})
+    return beyond(uses, need if not parts else need | {name: need.get(total_of(name), 0) for name in parts})
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:

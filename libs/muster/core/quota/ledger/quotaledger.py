@@ -28,7 +28,7 @@ from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
+from muster.model.quota import KAI_ROOT, Flavors, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
 
@@ -341,12 +341,12 @@ def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: D
         workload is not None
         and waits(workload)
         and leaf_of(ledger, workload) == queue
-        and _demands(ledger, workload, queue) == _by_rules(ledger, queue, demand)
+        and _demands(ledger, workload, queue, demand.flavors) == _by_rules(ledger, queue, demand)
     )
 
 
-def _demands(ledger: Ledger, workload: Workload, queue: str) -> Demand:
-    return _by_rules(ledger, queue, demand_of(ledger.tree_of(queue), workload))
+def _demands(ledger: Ledger, workload: Workload, queue: str, flavors: Flavors) -> Demand:
+    return _by_rules(ledger, queue, demand_of(ledger.tree_of(queue), workload, queue=queue, flavors=flavors))
 
 
 def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:

@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from muster.core.objects.kaiqueue import USAGE
-from muster.core.objects.meta import PREFIX
+from muster.core.objects.meta import PREFIX, not_decoded
+from muster.model.placing import GPU, Taint, Toleration
 from muster.model.problem import FieldProblem, ProblemError, Value, problem
 from muster.model.problemcodes import ProblemCode
-from muster.model.quota import DEFAULT_RULES, Rules
+from muster.model.quota import COUNTED, DEFAULT_RULES, Flavor, Rules
+from muster.model.resources import is_resource_name
 from muster.model.text import clean, shorten
 
 PAUSABLE = ("admissions", "evictions")
@@ -128,6 +133,44 @@ def _thousandths(text: str) -> int:
     return number
 
 
+MOST_FLAVORS = 16
+_FLAVOR = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+
+
+class _RawFlavor(Struct, frozen=True):
+    """A flavor as written: with the names of the fields of a ResourceFlavor's spec."""
+
+    name: str
+    nodeLabels: dict[str, str] = {}
+    nodeTaints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    resources: tuple[str, ...] = (GPU,)
+
+
+def read_flavors(text: str) -> tuple[Flavor, ...]:
+    """The flavors of a tree, a list in JSON, in order. Flavors with a resource in common have all resources in common.
+
+    Raises RuleError.
+    """
+    try:
+        raw = msgspec.json.decode(text or "[]", type=tuple[_RawFlavor, ...])
+    except msgspec.DecodeError as err:
+        raise RuleError(problem("", "flavors_unreadable", not_decoded(str(err)))) from err
+    group_of: dict[str, tuple[str, ...]] = {}
+    for index, flavor in enumerate(raw):
+        if not _FLAVOR.fullmatch(flavor.name) or flavor.name in [other.name for other in raw[:index]]:
+            raise _wrong("not_a_flavor", flavor.name)
+        if len(raw) > MOST_FLAVORS or not flavor.resources:
+            raise _wrong("not_a_flavor", flavor.name)
+        group = tuple(sorted(flavor.resources))
+        for name in group:
+            if not is_resource_name(name) or name in COUNTED or group_of.setdefault(name, group) != group:
+                raise _wrong("flavors_overlap", name)
+    return tuple(
+        Flavor(one.name, one.nodeLabels, one.nodeTaints, one.tolerations, tuple(sorted(one.resources))) for one in raw
+    )
+
+
 def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
     """({field of Rules: value}, the error of the first unreadable annotation)."""
     values: dict[str, int] = {}
@@ -183,8 +226,14 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
 )
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only the half-life is set."""
-_CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
-"""Annotations without a reading stage: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
+_CHECKED: dict[str, Callable[[str], Any]] = {
+    "preset": _choice(*PRESETS),
+    "reapplied": reapplied,
+    "flavors": read_flavors,
+}
+"""Annotations that are no field of Rules: deploy/policies read ``reapplied``, a preset becomes its annotations, and
+the flavors are a part of the tree.
+"""
 RETIRED = ("borrow-freely",)
 """Annotations of rules that an earlier build had: a tree with one is refused, and so does not decide otherwise in
 silence.

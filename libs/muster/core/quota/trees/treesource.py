@@ -19,15 +19,15 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct, field, structs
 
-from muster.core.objects.meta import not_decoded
-from muster.core.quota.trees.rules import RuleError, read_rules, reapplied, yes_or_no
+from muster.core.objects.meta import FLAVORS, PREFIX, not_decoded
+from muster.core.quota.trees.rules import RuleError, read_flavors, read_rules, reapplied, yes_or_no
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import COUNTED, QuotaNode, QuotaTree
+from muster.model.quota import COUNTED, Flavor, QuotaNode, QuotaTree, of_flavor
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -68,7 +68,9 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     The tree may be put in force only when the list is empty.
     """
     rules, wrong = read_rules(observed.rules)
-    reader = _TreeReader(weighted=rules.runtime == "weight")
+    named = [error.values.get("key") for error in wrong]
+    flavors = read_flavors(observed.rules.get("flavors", "")) if f"{PREFIX}/flavors" not in named else ()
+    reader = _TreeReader(weighted=rules.runtime == "weight", flavors=flavors)
     reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
@@ -77,11 +79,26 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
         reader.broken(structs.replace(error, path=ROOT))
     if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
         reader.broken(problem(ROOT, "unbound_queue_no_leaf", queue=rules.unbound_queue))
-    tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
+    tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules, flavors=flavors)
     violations = [error for of_node in reader.violations for error in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
     return tree, violations
+
+
+def flavors_written(tree: QuotaTree) -> str:
+    """The annotation with the flavors of a tree; empty without any."""
+    rows = [
+        {
+            "name": one.name,
+            "nodeLabels": one.labels,
+            "nodeTaints": one.taints,
+            "tolerations": one.tolerations,
+            "resources": one.resources,
+        }
+        for one in tree.flavors
+    ]
+    return msgspec.json.encode(rows).decode() if rows else ""
 
 
 def as_written(tree: QuotaTree) -> TreeNodeSpec:
@@ -96,7 +113,8 @@ def as_written(tree: QuotaTree) -> TreeNodeSpec:
             min=texts(node.guaranteed),
             max=texts(node.limit),
             namespaces=node.namespaces,
-            attributes={WEIGHTS[0]: weight} if weight else {},
+            attributes=({WEIGHTS[0]: weight} if weight else {})
+            | ({FLAVORS: ",".join(node.flavors)} if node.flavors else {}),
             children=tuple(spec(child) for child in node.children),
         )
 
@@ -104,8 +122,11 @@ def as_written(tree: QuotaTree) -> TreeNodeSpec:
 
 
 class _TreeReader:
-    def __init__(self, *, weighted: bool) -> None:
+    def __init__(self, *, weighted: bool, flavors: tuple[Flavor, ...] = ()) -> None:
         self.weighted = weighted
+        self.flavors = tuple(flavor.name for flavor in flavors)
+        self.parts = {of_flavor(name, flavor.name): name for flavor in flavors for name in flavor.resources}
+        """{resource of a flavor: its total}"""
         self.nodes: list[QuotaNode] = []
         self.violations: list[list[FieldProblem]] = [[]]
         """Per node, in the order of the nodes."""
@@ -115,13 +136,18 @@ class _TreeReader:
         """Add a rule broken by node ``place``."""
         self.violations[place].append(error)
 
-    def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
-        """Append the node and its subtree; returns the node's min. ``preempts``: the value of the nodes above."""
+    def visit(
+        self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool, above: tuple[str, ...] = ()
+    ) -> Vector:
+        """Append the node and its subtree; returns the node's min. ``preempts``, ``above``: the value, and the flavors,
+        of the nodes above.
+        """
         place = len(self.nodes)
         if place:
             self.violations.append([])
-        guaranteed = self._amounts(path, "min", spec.min, place)
+        guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place))
         limit = self._amounts(path, "max", spec.max, place)
+        limit = self._with_totals(limit) if path == ROOT else limit
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
                 over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
@@ -135,9 +161,9 @@ class _TreeReader:
         preempts = self._preempts(path, spec.attributes, place, above=preempts)
         self._reapplied(path, spec.attributes, place)
         laid_out = self._placement(path, spec.attributes, place)
-        self.nodes.append(
-            QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
-        )
+        above = self._flavors(path, spec.attributes, place, above)
+        node = QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
+        self.nodes.append(structs.replace(node, flavors=above) if above else node)
         if depth >= MAX_DEPTH and spec.children:
             self.broken(problem(path, "tree_too_deep", most=MAX_DEPTH), place)
             return guaranteed
@@ -151,7 +177,7 @@ class _TreeReader:
             if len(child_path) > MAX_PATH:
                 self.broken(problem(shorten(child_path, 300), "path_too_long", most=MAX_PATH), place)
                 continue
-            add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts))
+            add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts, above=above))
         for name in sorted(total):
             if total[name] > guaranteed.get(name, 0):
                 own = guaranteed.get(name, 0)
@@ -169,7 +195,10 @@ class _TreeReader:
             if plain != name or name.startswith("count/"):
                 self.broken(problem(path, "names_as_quota", which=which, value=name[:64], resource=plain[:64]), place)
                 continue
-            if not is_resource_name(name):
+            if "@" in name and name not in self.parts:
+                self.broken(problem(path, "flavor_unknown", which=which, value=name[:300]), place)
+                continue
+            if name not in self.parts and not is_resource_name(name):
                 self.broken(problem(path, "names_no_resource", which=which, value=name[:64]), place)
                 continue
             try:
@@ -177,6 +206,23 @@ class _TreeReader:
             except QuantityError as err:
                 self.broken(problem(path, "bad_amount", err.problem, which=which, resource=name), place)
         return amounts
+
+    def _with_totals(self, amounts: Vector) -> Vector:
+        """The amounts, with the sum over the flavors of each resource that has amounts by flavor and no total."""
+        sums: Vector = {}
+        for name in amounts.keys() & self.parts.keys():
+            if self.parts[name] not in amounts:
+                add_into(sums, {self.parts[name]: amounts[name]})
+        return dict(sorted((amounts | sums).items())) if sums else amounts
+
+    def _flavors(self, path: str, attributes: dict[str, str], place: int, above: tuple[str, ...]) -> tuple[str, ...]:
+        """The flavors that the work of the node may use, in order: its own list, or else its parent's."""
+        text = attributes.get(FLAVORS, "")
+        names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+        for name in names:
+            if name not in self.flavors:
+                self.broken(problem(path, "flavor_unknown", which=FLAVORS, value=name[:300]), place)
+        return names or above
 
     def _kept(self, path: str, attributes: dict[str, str], guaranteed: Vector, place: int) -> Vector:
         """The part of a node's min that the node does not lend: min - lend limit, for the resources in the lend

@@ -1,0 +1,107 @@
+"""Types of GPUs as quota: the amounts by flavor, and the first alternative of a job that fits."""
+
+from __future__ import annotations
+
+from kit.flavored import KEY, Types, leaf
+from muster.model.placing import NodeTerm, PodRules, Requirement
+
+FOUR = {"h100": 4, "a100": 8}
+
+
+def two(**rules: str) -> Types:
+    """Four H100 and eight A100; a is guaranteed the H100, b the A100."""
+    scene = Types()
+    scene.flavors(FOUR, leaf("a", {"h100": 4}), leaf("b", {"a100": 8}), **rules)
+    return scene
+
+
+def test_a_job_is_charged_by_the_one_flavor_that_its_selector_allows() -> None:
+    scene = two()
+    scene.asks("a/one", 4, rules=PodRules(node_labels={KEY: "a100"}))
+    assert (scene.on("a/one"), scene.charged("a/one")) == ("a100", {"gpu": 4, "a100": 4})
+    term = NodeTerm((Requirement(KEY, "In", ("h100",)),))
+    scene.asks("a/two", 4, rules=PodRules(nodes=(term,)))
+    assert (scene.on("a/two"), scene.charged("a/two")) == ("h100", {"gpu": 4, "h100": 4})
+    scene.asks("a/three", 1, rules=PodRules(nodes=(term,)))
+    assert not scene.on("a/three"), "all four H100 are used, though the total has room"
+    scene.bench.sound()
+
+
+def test_the_first_flavor_that_fits_is_taken_and_the_next_where_it_is_full() -> None:
+    scene = two()
+    scene.asks("a/one", 3)
+    scene.asks("a/two", 3)
+    scene.asks("a/three", 3, order="h100,a100")
+    assert [scene.on(f"a/{name}") for name in ("one", "two", "three")] == ["h100", "a100", "a100"]
+    scene.asks("a/four", 4)
+    assert not scene.on("a/four")
+    scene.ends("a/one")
+    assert scene.on("a/four") == "h100"
+    scene.bench.sound()
+
+
+def test_a_waiting_job_starts_where_any_alternative_frees() -> None:
+    scene = two()
+    for name, size in (("one", 4), ("two", 4), ("three", 4)):
+        scene.asks(f"b/{name}", size)
+    assert [scene.on(f"b/{name}") for name in ("one", "two", "three")] == ["h100", "a100", "a100"]
+    scene.asks("b/four", 2, order="h100,a100")
+    scene.ends("b/two")
+    assert scene.on("b/four") == "a100"
+    scene.bench.sound()
+
+
+def test_several_jobs_of_a_shape_start_where_room_comes() -> None:
+    scene = two()
+    scene.asks("b/h", 4)
+    scene.asks("b/big", 8)
+    for index in range(6):
+        scene.asks(f"b/x{index}", 2, order="h100,a100")
+    scene.ends("b/big")
+    assert [scene.on(f"b/x{index}") for index in range(6)] == ["a100"] * 4 + [""] * 2
+    scene.ends("b/h")
+    assert [scene.on(f"b/x{index}") for index in range(6)] == ["a100"] * 4 + ["h100"] * 2
+    scene.bench.sound()
+
+
+def test_each_pod_set_has_a_flavor_of_its_own() -> None:
+    scene = two()
+    scene.asks("a/one", ("head", 1, 0), ("big", 1, 3), ("small", 2, 2))
+    assert scene.on("a/one") == "h100 a100"
+    assert scene.charged("a/one") == {"gpu": 7, "h100": 3, "a100": 4}
+    scene.bench.sound()
+
+
+def test_the_list_of_a_job_and_of_its_queue_is_the_order() -> None:
+    scene = Types()
+    scene.flavors(FOUR, leaf("a", {}, order="a100,h100"), leaf("b", {}, order="a100"))
+    scene.asks("a/one", 1)
+    scene.asks("a/two", 1, order="h100")
+    scene.asks("b/three", 1, order="h100, nothing")
+    assert [scene.on(name) for name in ("a/one", "a/two", "b/three")] == ["a100", "h100", "a100"]
+
+
+def test_what_is_guaranteed_of_a_flavor_is_taken_back_in_that_flavor() -> None:
+    scene = two()
+    scene.asks("b/a", 8, rules=PodRules(node_labels={KEY: "a100"}))
+    scene.asks("b/h", 4, rules=PodRules(node_labels={KEY: "h100"}))
+    scene.runs("b/a")
+    scene.runs("b/h")
+    scene.asks("a/owed", 4)
+    assert scene.victims() == ["b/h"]
+    scene.suspended("b/h")
+    assert scene.on("a/owed") == "h100"
+    scene.bench.sound()
+
+
+def test_a_max_of_a_flavor_of_a_parent_or_of_the_total_holds() -> None:
+    scene = Types()
+    scene.flavors({"gpu": 6} | FOUR, leaf("a", {}, {"h100": 2}), leaf("b", {}, {"gpu": 3}))
+    scene.asks("a/one", 2)
+    scene.asks("a/two", 1)
+    assert [scene.on("a/one"), scene.on("a/two")] == ["h100", "a100"]
+    scene.asks("b/three", 2)
+    scene.asks("b/four", 1, order="a100")
+    scene.asks("b/five", 1)
+    assert [scene.on("b/three"), scene.on("b/four"), scene.on("b/five")] == ["h100", "a100", ""]
+    scene.bench.sound()
