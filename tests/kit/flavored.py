@@ -12,10 +12,21 @@ from muster.core.objects.meta import FLAVORS
 from muster.events.decisions import QuotaReserved
 from muster.events.facts import TreeNodeSpec
 from muster.model.placing import GPU, PodRules
-from muster.model.resources import Vector, add_into, scaled
+from muster.model.quota import MACHINES
+from muster.model.resources import Vector, add_into, parse_quantity, scaled
 from muster.model.workload import PodSet, Workload
 
 KEY = "gpu.type"
+PLAIN = {"gpu": GPU, "cpu": "cpu", "memory": "memory", MACHINES: MACHINES}
+
+
+Pods = int | dict[str, Any] | tuple[str, int, int | dict[str, Any]]
+"""(name, number of pods, request of a pod), or the request of the one pod of a set: GPUs, or {cpu, memory, gpu: text}."""
+
+
+def vector(request: int | Mapping[str, Any]) -> Vector:
+    asked = {"gpu": request} if isinstance(request, int) else request
+    return {name: parse_quantity(text, name) for name, text in sorted(texts(asked).items())}
 
 
 def flavor(name: str, **more: Any) -> dict[str, Any]:
@@ -25,8 +36,8 @@ def flavor(name: str, **more: Any) -> dict[str, Any]:
 
 def texts(amounts: Mapping[str, Any]) -> dict[str, str]:
     """{resource: text}: ``gpu`` and ``h100`` stand for the GPUs, in all and of a flavor; a key with @ as it is."""
-    known = {"gpu": GPU, "cpu": "cpu", "memory": "memory"}
-    return {known.get(name) or (name if "@" in name else f"{GPU}@{name}"): str(text) for name, text in amounts.items()}
+    known = {name: name if "@" in name else PLAIN.get(name, f"{GPU}@{name}") for name in amounts}
+    return {known[name]: str(text) for name, text in amounts.items()}
 
 
 def leaf(name: str, least: Mapping[str, Any], most: Mapping[str, Any] | None = None, order: str = "") -> TreeNodeSpec:
@@ -48,28 +59,25 @@ class Types(Scene):
         self, whole: Mapping[str, Any], *children: TreeNodeSpec, of: list[dict[str, Any]] | None = None, **rules: str
     ) -> None:
         """A tree; its flavors are the keys of ``whole``, in order, unless ``of`` says."""
-        names = [flavor(name) for name in whole if name not in ("gpu", "cpu", "memory")]
+        names = [flavor(name) for name in whole if name not in PLAIN]
         root = node("root", whole, whole, children=tuple(children))
         self.do(facts.tree(root, rules={"flavors": json.dumps(of or names)} | rules))
         self.bench.synced()
         self.settle()
 
-    def asks(self, name: str, *sets: int | tuple[str, int, int], rules: PodRules | None = None, **fields: Any) -> None:
-        """A job ``namespace/name`` of pod sets (name, pods, GPUs of a pod); a number is one pod with so many GPUs."""
+    def asks(self, name: str, *sets: Pods, rules: PodRules | None = None, **fields: Any) -> None:
+        """A job ``namespace/name`` of these pod sets."""
         self.do(facts.seen(self.job_of(name, *sets, rules=rules, **fields)))
 
-    def job_of(
-        self, name: str, *sets: int | tuple[str, int, int], rules: PodRules | None = None, **fields: Any
-    ) -> Workload:
+    def job_of(self, name: str, *sets: Pods, rules: PodRules | None = None, **fields: Any) -> Workload:
         namespace, _, short = name.partition("/")
         named = [one if isinstance(one, tuple) else (f"set{index}", 1, one) for index, one in enumerate(sets)]
-        pods = tuple(
-            PodSet(called, count, {GPU: gpus * 1000}, rules or PodRules()) for called, count, gpus in named
-        )
+        pods = tuple(PodSet(called, count, vector(one), rules or PodRules()) for called, count, one in named)
         need: Vector = {}
         for one in pods:
             add_into(need, scaled(one.request, one.count))
         order = fields.pop("order", "")
+        fields.setdefault("created", self.bench.now)
         labels = {FLAVORS: order} if order else {}
         job = facts.job(short, namespace, need={"ack": need, "full": need}, pod_sets=pods, labels=labels, **fields)
         self.jobs[name] = job

@@ -167,8 +167,14 @@ def read_flavors(text: str) -> tuple[Flavor, ...]:
             if not is_resource_name(name) or name in COUNTED or group_of.setdefault(name, group) != group:
                 raise _wrong("flavors_overlap", name)
     return tuple(
-        Flavor(one.name, one.nodeLabels, one.nodeTaints, one.tolerations, tuple(sorted(one.resources))) for one in raw
+        Flavor(one.name, one.nodeLabels, _hard(one.nodeTaints), one.tolerations, tuple(sorted(one.resources)))
+        for one in raw
     )
+
+
+def _hard(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """The taints that keep pods away; others are preferences."""
+    return tuple(taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
 
 
 def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:

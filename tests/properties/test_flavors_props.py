@@ -1,0 +1,189 @@
+"""Flavors on random clusters of two to three types of GPUs, judged from the facts alone by every assignment there is.
+
+Nothing here asks the core: the tree, the jobs and the flavors that a job may use are plain numbers and names, and what
+was decided is read from the reservations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit.depth import examples
+from kit.flavored import KEY, Types, leaf, node
+from muster.events.decisions import QuotaReserved
+from muster.model.placing import PodRules
+
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TYPES = ("h100", "a100", "l40")
+Amounts = dict[str, int]
+Sets = list[tuple[str, int, int]]
+
+
+class World:
+    """A random tree of GPUs by type, and what runs in it."""
+
+    def __init__(self, rng: Random, **rules: str) -> None:
+        self.rng = rng
+        self.names = TYPES[: rng.randint(2, 3)]
+        self.whole = {name: rng.randint(2, 6) for name in self.names}
+        self.least: dict[str, Amounts] = {}
+        self.most: dict[str, Amounts] = {}
+        self.jobs: dict[str, tuple[Sets, list[str]]] = {}
+        self.runs: dict[str, tuple[str, ...]] = {}
+        """job -> the flavor of each pod set"""
+        left = dict(self.whole)
+        inner = self._queue("team", left)
+        below = dict(inner)
+        leaves = [self._leaf(f"team/{name}", below) for name in ("a", "b")]
+        team = node("team", inner, self.most["team"], children=tuple(leaves))
+        alone = self._leaf("c", left)
+        self.scene = Types()
+        self.scene.flavors(self.whole, team, alone, **rules)
+
+    def _queue(self, path: str, left: Amounts) -> Amounts:
+        least = {name: self.rng.randint(0, left[name]) for name in self.names}
+        for name, amount in least.items():
+            left[name] -= amount
+        self.least[path] = least
+        capped = [name for name in self.names if self.rng.random() < 0.3]
+        self.most[path] = {name: self.rng.randint(least[name], self.whole[name]) for name in capped}
+        if self.rng.random() < 0.3:
+            self.most[path]["gpu"] = self.rng.randint(sum(least.values()), sum(self.whole.values()))
+        return least
+
+    def _leaf(self, path: str, left: Amounts):  # type: ignore[no-untyped-def]
+        least = self._queue(path, left)
+        return leaf(path.rpartition("/")[2], least, self.most[path])
+
+    def draws(self, name: str) -> None:
+        """A job arrives, with one or two pod sets, and perhaps an order or a selector of its own."""
+        rng = self.rng
+        sets = [(f"set{index}", rng.randint(1, 2), rng.randint(1, 2)) for index in range(rng.choice((1, 1, 2)))]
+        order, rules = list(self.names), None
+        how = rng.random()
+        if how < 0.4:
+            order = rng.sample(order, rng.randint(1, len(order)))
+        elif how < 0.6:
+            order = [rng.choice(order)]
+            rules = PodRules(node_labels={KEY: order[0]})
+        self.jobs[name] = sets, order
+        listed = ",".join(order) if rules is None else ""
+        self.scene.asks(name, *sets, rules=rules, order=listed)
+
+    def ends(self, name: str) -> None:
+        self.scene.ends(name)
+        del self.jobs[name]
+        self.runs.pop(name, None)
+
+    def amounts(self, name: str, flavors: tuple[str, ...]) -> Amounts:
+        total: Amounts = {"gpu": 0}
+        for (_, count, gpus), flavor in zip(self.jobs[name][0], flavors, strict=True):
+            total["gpu"] += count * gpus
+            total[flavor] = total.get(flavor, 0) + count * gpus
+        return total
+
+    def nodes(self, name: str) -> list[str]:
+        queue = name.partition("/")[0]
+        return ["", "team", f"team/{queue}"] if queue != "c" else ["", "c"]
+
+    def used(self, path: str) -> Amounts:
+        total: Amounts = {}
+        for name, flavors in self.runs.items():
+            if path in self.nodes(name):
+                for key, amount in self.amounts(name, flavors).items():
+                    total[key] = total.get(key, 0) + amount
+        return total
+
+    def fits(self, name: str, flavors: tuple[str, ...]) -> bool:
+        """Whether a job stays within every max: of its flavors and of the total, at its queue and above."""
+        mine = self.amounts(name, flavors)
+        for path in self.nodes(name):
+            most, used = self.most[path] if path else self.whole | {"gpu": sum(self.whole.values())}, self.used(path)
+            if any(used.get(key, 0) + amount > most[key] for key, amount in mine.items() if key in most):
+                return False
+        return True
+
+    def owed(self, name: str, flavors: tuple[str, ...]) -> bool:
+        """Whether a job stays within what its queue is guaranteed."""
+        path, mine = self.nodes(name)[-1], self.amounts(name, flavors)
+        least, used = self.least[path] | {"gpu": sum(self.least[path].values())}, self.used(path)
+        return all(used.get(key, 0) + amount <= least.get(key, 0) for key, amount in mine.items())
+
+    def ways(self, name: str) -> Iterator[tuple[str, ...]]:
+        sets, order = self.jobs[name]
+        return product(order, repeat=len(sets))
+
+    def over(self) -> list[str]:
+        """The maxima that are passed."""
+        limits = [(path, most) for path, most in self.most.items()] + [("", self.whole)]
+        return [
+            f"{path} {key}"
+            for path, most in limits
+            for key, amount in most.items()
+            if self.used(path).get(key, 0) > amount
+        ]
+
+
+def reservations(world: World, since: int) -> list[QuotaReserved]:
+    return world.scene.bench.happened(QuotaReserved)[since:]
+
+
+@SETTINGS
+@given(st.randoms(use_true_random=False))
+def test_a_job_that_could_start_on_an_allowed_flavor_starts_on_its_first(rng: Random) -> None:
+    world = World(rng, reclaim="disabled", **{"age-limit": "0"})
+    seen = 0
+    for index in range(rng.randint(4, 14)):
+        if world.jobs and rng.random() < 0.35:
+            world.ends(rng.choice(sorted(world.jobs)))
+        else:
+            world.draws(f"{rng.choice('abc')}/j{index}")
+        news = reservations(world, seen)
+        seen += len(news)
+        for event in news:
+            name = event.ref.key
+            chosen = tuple(names[0] for names in event.flavors.values())
+            first = next(way for way in world.ways(name) if world.fits(name, way))
+            assert world.amounts(name, chosen) == world.amounts(name, first), f"{name} is on {chosen}, not on {first}"
+            world.runs[name] = chosen
+        assert not world.over()
+        waits = [name for name in world.jobs if name not in world.runs]
+        idle = [(name, way) for name in waits for way in world.ways(name) if world.fits(name, way)]
+        assert not idle, f"these could start: {idle}"
+    world.scene.bench.sound()
+
+
+@SETTINGS
+@given(st.randoms(use_true_random=False))
+def test_what_is_guaranteed_of_a_flavor_is_given(rng: Random) -> None:
+    world = World(rng)
+    scene = world.scene
+    for index in range(rng.randint(4, 10)):
+        world.draws(f"{rng.choice('abc')}/j{index}")
+        scene.bench.pass_time(1000)
+        seen = 0
+        for _ in range(20):
+            ledger = scene.bench.states["quota_accountant"].entries
+            world.runs = {}
+            for event in scene.bench.happened(QuotaReserved):
+                entry = ledger.get(event.ref.uid)
+                if entry is not None and entry.attempt == event.attempt and not entry.leaving:
+                    world.runs[event.ref.key] = tuple(names[0] for names in event.flavors.values())
+            for name in sorted(world.runs):
+                if scene.jobs[name].suspended:
+                    scene.runs(name)
+            leaving = [entry.ref.key for entry in ledger.values() if entry.leaving]
+            if not leaving:
+                break
+            for name in leaving:
+                scene.suspended(name)
+            seen += 1
+        assert not world.over()
+        waits = [name for name in world.jobs if name not in world.runs]
+        owed = [(name, way) for name in waits for way in world.ways(name) if world.owed(name, way)]
+        assert not owed, f"these are owed and wait: {owed}, beside {world.runs}"
