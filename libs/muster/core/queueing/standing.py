@@ -175,9 +175,19 @@ def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand 
         short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
         if short is None:
             return demand
-        rank = 2 if short.hopeless else 0 if ledger.owed(leaf, demand) else 1
+        rank = 3 if short.hopeless else _right_to(ledger, leaf, demand)
         ranked.append((rank, -1 if demand == waits else index, demand))
     return min(ranked, key=lambda row: row[:2])[2]
+
+
+def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
+    """0 for a demand that is owed, 1 where a flavor of it is guaranteed to no queue, so that nobody gives it back; 2 for
+    a borrower.
+    """
+    if not ledger.owed(leaf, demand):
+        return 2
+    guaranteed = ledger.guaranteed_of(leaf, demand.request)
+    return int(any("@" in name and name not in guaranteed for name in demand.request))
 
 
 AT_ONCE = 32
