@@ -21,7 +21,7 @@ PLAIN = {"gpu": GPU, "cpu": "cpu", "memory": "memory", MACHINES: MACHINES}
 
 
 Pods = int | dict[str, Any] | tuple[str, int, int | dict[str, Any]]
-"""(name, number of pods, request of a pod), or the request of the one pod of a set: GPUs, or {cpu, memory, gpu: text}."""
+"""(name, number of pods, request of a pod), or the request of the one pod of a set: GPUs, or {cpu, memory, gpu}."""
 
 
 def vector(request: int | Mapping[str, Any]) -> Vector:

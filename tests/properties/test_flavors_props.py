@@ -166,7 +166,6 @@ def test_what_is_guaranteed_of_a_flavor_is_given(rng: Random) -> None:
     for index in range(rng.randint(4, 10)):
         world.draws(f"{rng.choice('abc')}/j{index}")
         scene.bench.pass_time(1000)
-        seen = 0
         for _ in range(20):
             ledger = scene.bench.states["quota_accountant"].entries
             world.runs = {}
@@ -182,7 +181,6 @@ def test_what_is_guaranteed_of_a_flavor_is_given(rng: Random) -> None:
                 break
             for name in leaving:
                 scene.suspended(name)
-            seen += 1
         assert not world.over()
         waits = [name for name in world.jobs if name not in world.runs]
         owed = [(name, way) for name in waits for way in world.ways(name) if world.owed(name, way)]

@@ -29,7 +29,7 @@ from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
-from muster.model.quota import Flavors, QuotaTree
+from muster.model.quota import FlavorNodes, Flavors, QuotaTree
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodSet
@@ -74,6 +74,8 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """ms since the epoch: its place instead of ``queued_at``, in a tree that orders by learned durations; else 0."""
     generation: int = 0
     """metadata.generation of the object as it was then."""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -316,6 +318,8 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
     """The layout on nodes that the queue asks for and the places follow; empty: the layout of the cell."""
     together: int = 0
     """The number of pods that kube-scheduler must place all at once; 0: no such number."""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """{pod set: what the resume adds to its pods for the nodes of its flavors}."""
 
 
 class GangAwaitingNodes(Decision, frozen=True, kw_only=True):

@@ -45,6 +45,14 @@ Flavors = dict[str, tuple[str, ...]]
 """{pod set: its flavor of each group of resources that it asks for}"""
 
 
+class FlavorNodes(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What an admission adds to the pods of a set, so that they run on the nodes of their flavors."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Of the node selector."""
+    tolerations: tuple[Toleration, ...] = ()
+
+
 def of_flavor(resource: str, flavor: str) -> str:
     """The name of the amounts of a resource on nodes of a flavor: ``nvidia.com/gpu@h100``."""
     return f"{resource}@{flavor}"

@@ -92,6 +92,16 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     metadata: bool = False
     annotations: bool = False
     """Whether it has these: what is not there is added as a whole."""
+    pods: str = ""
+    """The pod set that it describes."""
+    selects: tuple[str, ...] = ()
+    """Labels in the author's node selector."""
+    written: dict[str, str] = field(default_factory=dict)
+    """Labels of a flavor that Muster wrote into the node selector."""
+    tolerates: int = 0
+    """The number of its tolerations."""
+    given: tuple[int, ...] = ()
+    """Those of them that Muster wrote, by their index."""
 
 
 class SwitchField(Struct, frozen=True, gc=False, omit_defaults=True):

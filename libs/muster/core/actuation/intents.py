@@ -196,6 +196,7 @@ class Actuator(Stage[ActuatorState]):
             at=at.at,
             placed=bool(event.placements),
             together=event.together,
+            nodes=event.nodes,
             pod_group=pod_group_name(event.ref) if event.queue.startswith(f"{KAI_ROOT}/") else "",
         )
 

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.core.objects.meta import Meta, UnreadableError, decode, parse_time
 from muster.events.base import Cause
@@ -15,6 +15,7 @@ from muster.events.elastic import GateSet
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Ref
 from muster.model.problem import FieldProblem, problem
+from muster.model.quota import FlavorNodes
 from muster.model.text import shorten
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -52,6 +53,8 @@ class Outstanding(Order, frozen=True):
     """Name of the PodGroup that shows the admission of a job of a KAI queue; empty for other queues."""
     together: int = 0
     """Pods of the job that kube-scheduler is to place together; 0: kube-scheduler is not asked to."""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """{pod set: what is added to its pods for the nodes of its flavors}."""
     evicts: bool = False
     """The job is suspended for other jobs: PodDisruptionBudgets are checked first."""
     podless_since: int = 0

@@ -52,6 +52,7 @@ from muster.core.objects.meta import (
     GATE,
     GRANTED,
     INTENT,
+    ON_FLAVORS,
     QUEUED_AT,
     SCHEDULING_GROUP,
     SUSPEND,
@@ -72,7 +73,9 @@ from muster.events.elastic import GateSet
 from muster.model.api import NATIVE_POD_GROUPS
 from muster.model.elastic import Counts, Elastic, counts_text
 from muster.model.keys import Intent, Ref
+from muster.model.placing import Toleration
 from muster.model.problem import FieldProblem, problem
+from muster.model.quota import FlavorNodes
 from muster.model.workload import Switch, Template, Workload
 
 # --- the PodGroup of a job --------------------------------------------------------------------------------------------
@@ -344,9 +347,18 @@ def patch_for(order: Outstanding, known: Known) -> bytes:
 
 def suspend_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that suspends the workload again; the annotations of the queue place stay."""
+    restored = _restored(known.switch)
     stamps = {INTENT: str(order.intent), **marked(known.switch, suspended=True)}
+    if restored:
+        stamps[ON_FLAVORS] = ""
     switch = switched(order.ref.kind, known.switch, suspended=True)
-    return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, annotated=known.annotated), *switch])
+    fence = _fence(order.ref.uid, known.generation if restored else None, known)
+    return _encode([*fence, *annotate(stamps, annotated=known.annotated), *switch, *restored])
+
+
+def _restored(switch: Switch) -> list[Op]:
+    """Operations that take the nodes of flavors out of the templates that can be changed while the pods run."""
+    return [op for template in _open(switch) if not template.fixed for op in _on_nodes(template, None)]
 
 
 def resume_patch(order: Outstanding, known: Known) -> bytes:
@@ -372,11 +384,15 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
     switch = switched(order.ref.kind, known.switch, suspended=False)
     marks = {GANG: order.ref.name, **({POD_GROUP_NAME: order.pod_group} if order.pod_group else {})}
     steer = steered(known.switch, marks) if order.placed else []
+    on_nodes = [op for template in _open(known.switch) for op in _on_nodes(template, order.nodes.get(template.pods))]
+    if order.nodes or on_nodes:
+        stamps[ON_FLAVORS] = _added(known.switch, order.nodes)
     own = group_name(order.ref)
     if order.together and groups(order, known):
         steer = grouped(known.switch, own)
     else:
         steer += ungrouped(known.switch, own)
+    steer += on_nodes
     fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
     return _encode([*fence, *annotate(stamps, annotated=known.annotated), *gate, *switch, *steer])
 
@@ -421,6 +437,47 @@ def ungrouped(switch: Switch, group: str) -> list[Op]:
             path = pointer(SCHEDULING_GROUP, "" if template.flat else "/metadata")
             ops.append({"op": "add", "path": f"{template.at}{path}", "value": ""})
     return ops
+
+
+def _on_nodes(template: Template, nodes: FlavorNodes | None) -> list[Op]:
+    """Operations that send the pods of a template to the nodes of its flavors, instead of those of an earlier attempt;
+    None: back to what its author wrote.
+    """
+    at, labels = f"{template.at}{'' if template.flat else '/spec'}", nodes.labels if nodes is not None else {}
+    mine = {key: value for key, value in labels.items() if key not in template.selects}
+    tolerations = [_toleration(given) for given in nodes.tolerations] if nodes is not None else []
+    stale = [key for key in template.written if key not in mine]
+    ops: list[Op] = [{"op": "remove", "path": f"{at}/nodeSelector/{_step(key)}"} for key in stale]
+    if mine and not (template.selects or template.written):
+        ops.append({"op": "add", "path": f"{at}/nodeSelector", "value": mine})
+    else:
+        ops += [{"op": "add", "path": f"{at}/nodeSelector/{_step(key)}", "value": mine[key]} for key in mine]
+    ops += [{"op": "remove", "path": f"{at}/tolerations/{index}"} for index in sorted(template.given, reverse=True)]
+    if tolerations and not template.tolerates:
+        ops.append({"op": "add", "path": f"{at}/tolerations", "value": tolerations})
+    else:
+        ops += [{"op": "add", "path": f"{at}/tolerations/-", "value": given} for given in tolerations]
+    return ops
+
+
+def _step(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _toleration(given: Toleration) -> dict[str, str]:
+    parts = {"key": given.key, "operator": given.operator, "value": given.value, "effect": given.effect}
+    return {name: text for name, text in parts.items() if text}
+
+
+def _added(switch: Switch, nodes: Mapping[str, FlavorNodes]) -> str:
+    """The annotation that tells what of the templates is Muster's; empty for nothing."""
+    added: dict[str, FlavorNodes] = {}
+    for template in _open(switch):
+        mine = nodes.get(template.pods)
+        if mine is not None:
+            labels = {key: value for key, value in mine.labels.items() if key not in template.selects}
+            added[template.pods] = FlavorNodes(labels, mine.tolerations)
+    return msgspec.json.encode(added, order="deterministic").decode() if added else ""
 
 
 def _open(switch: Switch) -> Iterator[Template]:
@@ -508,9 +565,10 @@ def after_reread(
             intent=meta.annotations.get(INTENT),
             annotated=bool(meta.annotations),
             queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
-            switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
+            switch=replace(tried.switch, annotation=SUSPEND in meta.annotations, templates=()),
         )
-        same = (known.intent, known.annotated) == (tried.intent, tried.annotated)
+        # The templates may have changed: tried again without writes into them.
+        same = (known.intent, known.annotated) == (tried.intent, tried.annotated) and not _restored(tried.switch)
     elif order.ref.kind not in KINDS:
         # The definition of the kind was taken away: the object is what it was while its spec is.
         if meta.generation != tried.generation:

@@ -22,7 +22,7 @@ from muster.core.gang import (
     plantrials,
     podquota,
 )
-from muster.core.gang.admitterstate import AdmitterState, Hold, Reservation
+from muster.core.gang.admitterstate import AdmitterState, Hold, Reservation, queued_as
 from muster.core.gang.heldplaces import groups_of
 from muster.core.gang.jobplaces import asks_of
 from muster.core.gang.newnodes import Growing
@@ -37,6 +37,7 @@ from muster.events.decisions import (
 )
 from muster.events.reasons import GiveBackReason
 from muster.model.places import Placement, Shortage
+from muster.model.quota import FlavorNodes
 from muster.model.workload import PodSet, together
 
 
@@ -88,7 +89,9 @@ class GangAdmitter(Stage[AdmitterState]):
                 gang = state.gangs.get(uid)
                 if gang is None or not gang.held:
                     yield _admission(
-                        reservation, together=together(gang.pod_sets) if native and gang is not None else 0
+                        reservation,
+                        together=together(gang.pod_sets) if native and gang is not None else 0,
+                        nodes=queued_as(state.queued, uid).nodes,
                     )
         else:
             yield from self._others(state, view, placer, {*mine, *ordered})
@@ -268,7 +271,8 @@ def _tried(
             for taken in view.taken[mark[1] :]
         )
         until = state.now + state.placement.hold_ms
-        yield _admission(reservation, (*gang.pod_sets, *gang.auxiliary), placements, until, gang.placement)
+        pod_sets = (*gang.steered, *gang.auxiliary)
+        yield _admission(reservation, pod_sets, placements, until, gang.placement, nodes=gang.nodes)
         return
     decision = newnodes.waits(state, reservation, short, asks, view, placer.growing)
     if decision is not None:
@@ -285,6 +289,9 @@ def _devices_go(state: AdmitterState, reservation: Reservation) -> bool:
     return state.now < reservation.room_until and any(ledger.nodes[name].ready for name in ledger.idling)
 
 
+NO_NODES: Mapping[str, FlavorNodes] = {}
+
+
 def _admission(
     reservation: Reservation,
     pod_sets: tuple[PodSet, ...] = (),
@@ -292,6 +299,7 @@ def _admission(
     held_until: int = 0,
     placement: str = "",
     together: int = 0,
+    nodes: Mapping[str, FlavorNodes] = NO_NODES,
 ) -> GangAdmitted:
     return GangAdmitted(
         cause=reservation.cause,
@@ -304,6 +312,7 @@ def _admission(
         placements=placements,
         held_until=held_until if placements else 0,
         together=together,
+        nodes=dict(nodes),
     )
 
 

@@ -58,7 +58,8 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
     gang = state.gangs[workload.ref.uid] = admitterstate.gang_of(workload)
     queued = queued_as(state.queued, workload.ref.uid)
     gang.placement, queued.rounds, queued.rests_until = queued.placement, 0, 0
-    for pods in (*workload.pod_sets, *workload.auxiliary):
+    gang.nodes = queued.nodes
+    for pods in (*gang.steered, *workload.auxiliary):
         state.ledger.learn(pods.rules)
     state.ledger.learn(PodRules(topology=workload.topology))
     placelines.observed(state, workload.ref.uid)

@@ -23,6 +23,7 @@ from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
 from muster.model.placing import GPU, Topology
 from muster.model.pools import Growth, NodePool
+from muster.model.quota import FlavorNodes
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
 
@@ -34,6 +35,8 @@ class QueuedAs(Struct):
     """(negated priority, place in the queue in ms since the epoch)."""
     placement: str = ""
     """The layout of the pods on nodes asked for by the queue, as last decided; empty: the layout of the cell."""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """{pod set: what the admission adds to its pods for the nodes of its flavors}."""
     rounds: int = 0
     """The number of searches without a place while no node has changed since the first."""
     moves: int = 0
@@ -146,6 +149,22 @@ class Gang(Struct):
     """The job is suspended and asks to run."""
     placement: str = ""
     """The layout of the pods on nodes asked for by the queue (``QueuedAs``); empty: the layout of the cell."""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """As in ``QueuedAs``."""
+
+    @property
+    def steered(self) -> tuple[PodSet, ...]:
+        """The pod sets as they are once admitted: on the nodes of their flavors."""
+        if not self.nodes:
+            return self.pod_sets
+        return tuple(_on_nodes(pods, self.nodes.get(pods.name)) for pods in self.pod_sets)
+
+
+def _on_nodes(pods: PodSet, nodes: FlavorNodes | None) -> PodSet:
+    if nodes is None:
+        return pods
+    labels, tolerations = pods.rules.node_labels | nodes.labels, (*pods.rules.tolerations, *nodes.tolerations)
+    return replace(pods, rules=replace(pods.rules, node_labels=labels, tolerations=tolerations))
 
 
 class Hold(Struct):

@@ -131,7 +131,7 @@ def grown(state: AdmitterState, at: Position, event: GrowthGranted) -> None:
         mine, order.places = _divided(order.places, max(left, 0), times)
         hold = state.holds.get(uid) or Hold(event.ref, event.attempt, 0, Cause(at.seq, at.item))
         hold.until = max(hold.until, at.at + state.placement.hold_ms)
-        hold_places(state, hold, gang.pod_sets, mine)
+        hold_places(state, hold, gang.steered, mine)
     if left <= 0:
         del state.orders[uid]
     elif left < times:

@@ -39,7 +39,7 @@ def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed) ->
 
 def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
     """The request of a whole gang: every member needed for the start, and the auxiliary pods."""
-    return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
+    return [_ask(state, pods, gang) for pods in (*gang.steered, *gang.auxiliary) if pods.count]
 
 
 def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int) -> list[Ask]:
@@ -58,7 +58,7 @@ def asks_of_growth(state: AdmitterState, gang: Gang, growth: GrowthOption, pods:
     """
     replicas = {name.lower(): count * growth.times for name, count in growth.groups.items()}
     hosts, rest = divmod(pods, sum(replicas.values()))
-    sets = [pod_set for pod_set in gang.pod_sets if pod_set.name in replicas]
+    sets = [pod_set for pod_set in gang.steered if pod_set.name in replicas]
     if rest or len(sets) < len(replicas) or (hosts != 1 and len(sets) > 1):
         return []
     return [_ask(state, replace(pod_set, count=replicas[pod_set.name] * hosts, minimum=None), gang) for pod_set in sets]

@@ -41,8 +41,12 @@ GROW_AGAIN_MS = 60_000
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
     """The job is tried again, in its place in the queue."""
     uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
-    state.queued[uid] = replace(queued_as(state.queued, uid), attempt=event.attempt, rank=rank)
+    state.queued[uid] = replace(queued_as(state.queued, uid), attempt=event.attempt, rank=rank, nodes=event.nodes)
     drop(state, uid)
+    if (gang := state.gangs.get(uid)) is not None and (event.nodes or gang.nodes):
+        gang.nodes = event.nodes
+        for pods in gang.steered:
+            state.ledger.learn(pods.rules)
 
 
 def dequeued(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:

@@ -15,7 +15,7 @@ from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.circles import set_aside
 from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.quota.demand import alternatives, demand_of, laid_out
+from muster.core.quota.demand import alternatives, demand_of, laid_out, nodes_of
 from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
@@ -181,8 +181,8 @@ def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand 
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
-    """0 for a demand that is owed, 1 where a flavor of it is guaranteed to no queue, so that nobody gives it back; 2 for
-    a borrower.
+    """0 for a demand that is owed, 1 where also a flavor of it is guaranteed to no queue, so that nobody gives it back;
+    2 for a borrower.
     """
     if not ledger.owed(leaf, demand):
         return 2
@@ -239,6 +239,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
         generation=workload.generation,
+        nodes=nodes_of(state.queues.ledger.tree_of(leaf), demand.flavors),
     )
 
 

@@ -36,7 +36,7 @@ from muster.model.keys import path_chain
 from muster.model.placing import GPU, PodRules
 from muster.model.problem import FieldProblem, problem
 from muster.model.problemcodes import ProblemCode
-from muster.model.quota import JOBS, MACHINES, Flavor, Flavors, QuotaNode, QuotaTree, of_flavor
+from muster.model.quota import JOBS, MACHINES, Flavor, FlavorNodes, Flavors, QuotaNode, QuotaTree, of_flavor
 from muster.model.resources import Vector
 from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
@@ -374,6 +374,18 @@ def suits(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> bool:
     ):
         return False
     return untolerated(flavor.taints, (*rules.tolerations, *flavor.tolerations)) is None
+
+
+def nodes_of(tree: QuotaTree | None, flavors: Mapping[str, Sequence[str]]) -> dict[str, FlavorNodes]:
+    """{pod set: what its pods need for the nodes of its flavors}; without pod sets that need nothing."""
+    by_set: dict[str, FlavorNodes] = {}
+    for name in flavors:
+        mine = [one for one in (tree.flavors if tree is not None else ()) if one.name in flavors[name]]
+        labels = {key: value for one in mine for key, value in one.labels.items()}
+        tolerations = tuple(dict.fromkeys(given for one in mine for given in one.tolerations))
+        if labels or tolerations:
+            by_set[name] = FlavorNodes(labels, tolerations)
+    return by_set
 
 
 def _by_flavor(

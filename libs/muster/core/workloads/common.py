@@ -50,6 +50,7 @@ from muster.core.workloads.steering import Steering
 from muster.model.elastic import Counts, Elastic
 from muster.model.placing import GPU, PodRules, Topology
 from muster.model.problem import FieldProblem, problem
+from muster.model.quota import FlavorNodes
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.text import clean
 from muster.model.workload import DIRECT, UNKNOWN_ORIGIN, ChildState, Origin, Outcome, Phase, PodSet, Switch, Workload
@@ -125,8 +126,10 @@ class Needs:
     ``ack``: as kube-queue counts. ``full``: every container that will run.
     """
 
-    def __init__(self, at: str = "spec") -> None:
-        """``at``: the path of the pods' description, for errors about all pods."""
+    def __init__(self, at: str = "spec", added: Mapping[str, FlavorNodes] | None = None) -> None:
+        """``at``: the path of the pods' description, for errors about all pods. ``added``: {pod set: what Muster added
+        to its template}.
+        """
         self._at = at
         self.sets: list[PodSet] = []
         self.auxiliary: list[PodSet] = []
@@ -136,7 +139,7 @@ class Needs:
         """The part of ``full`` reserved for pods not wanted by the spec yet, or no longer beside the others."""
         self.priority_class = ""
         self.priority: int | None = None
-        self.steering = Steering()
+        self.steering = Steering(added)
         self.program = NO_PROGRAM
         self._on_pods: dict[str, str] = {}
 
@@ -154,6 +157,7 @@ class Needs:
         minimum: int | None = None,
         later: bool = False,
         template_at: str = "",
+        sealed: bool = False,
     ) -> Vector:
         """Add a set of pods with the template at ``path``; returns the request of one pod.
 
@@ -164,13 +168,16 @@ class Needs:
         - ``minimum``: pods needed for the start of the gang; None: all.
         - ``later``: the pods are made after the gang has started, so the start needs none of them.
         - ``template_at``: the path of the template, where it is not ``template`` of ``path``.
+        - ``sealed``: the template cannot be changed any more: what Muster added to it stays.
         """
         template_at = template_at or f"{path}.template"
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
         one = pod_request(template.spec, f"{template_at}.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
-        where = pod_rules(template.spec, template.labels) if rules is None else rules
+        name = name.lower()[:MAX_NAME]
+        own = template if sealed else self.steering.as_authored(name, template)
+        where = pod_rules(own.spec, own.labels) if rules is None else rules
         levels = topology_of(template.annotations)
         where = where if levels == Topology() else replace(where, topology=levels)
         # A controller with its own request for a pod names the containers of the pod too.
@@ -181,12 +188,12 @@ class Needs:
             takes = one if takes is None else takes
             one = dict(sorted({**one, GPU: charged(where)}.items()))
         self.program = self.program.of_pod(template.spec)
-        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, minimum, takes=takes, later=later))
+        self.sets.append(PodSet(name, pods, one, where, minimum, takes=takes, later=later))
         for key in KAI_OF_PODS:
             if key in template.labels:
                 self._on_pods.setdefault(key, template.labels[key])
         if steer:
-            self.steering.add(template, template_at)
+            self.steering.add(template, template_at, pods=name)
         add_into(self.ack, scaled(one, pods))
         add_into(self.full, scaled({**(takes or one), GPU: one[GPU]} if shares_gpu(where) else takes or one, pods))
         return one

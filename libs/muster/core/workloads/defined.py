@@ -17,6 +17,7 @@ from msgspec.structs import fields, replace
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import (
     KAI_QUEUE,
+    MAX_NAME,
     SCHEDULING_GROUP,
     SUSPEND,
     ExplainedCondition,
@@ -38,6 +39,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.definition import Child, Definition, Pods, Sign
+from muster.core.workloads.steering import added_to
 from muster.model.elastic import RAY_KINDS, Elastic
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
@@ -278,7 +280,10 @@ class Reader:
         group = row.api_version.rpartition("/")[0]
         version = view.get("apiVersion") or row.api_version
         check_version(version, group)
-        suspended, needs = self._suspended(view, meta), Needs(self._special.at if self._special else "spec")
+        suspended, needs = (
+            self._suspended(view, meta),
+            Needs(self._special.at if self._special else "spec", added_to(meta)),
+        )
         life = self._life(view, suspended)
         parts = self._fill(view, meta, needs, suspended)
         life = life if parts.owns else replace(life, child="")
@@ -361,6 +366,7 @@ class Reader:
             path = ".".join(filter(None, (at, _alternatives(pods.resources or pods.template)[0])))
             template = PodTemplate() if pods.resources else entry.get(pods.template) or PodTemplate()
             request = container_request(entry.get(pods.resources), path) if pods.resources else None
+            begun = bool(pods.begun) and view.get(pods.begun) is not None
             needs.add(
                 name,
                 self._number(view, entry, pods, name, at, suspended=suspended),
@@ -370,12 +376,12 @@ class Reader:
                 request=request,
                 steer=not (pods.fixed or pods.resources),
                 later=name in later,
+                sealed=pods.fixed and begun,
             )
-            begun = bool(pods.begun) and view.get(pods.begun) is not None
             if pods.fixed and (
                 not begun or template.annotations.get(SCHEDULING_GROUP) == pod_group_name(meta.ref(self._kind.kind))
             ):
-                needs.steering.add(template, path, fixed=True, sealed=begun)
+                needs.steering.add(template, path, pods=name.lower()[:MAX_NAME], fixed=True, sealed=begun)
             needs.prioritize(template.spec.priority_class_name, template.spec.priority)
 
     def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str, *, suspended: bool) -> int:

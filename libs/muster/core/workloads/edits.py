@@ -113,9 +113,9 @@ RAY_SERVICE: Shape = {
 
 _STEERED: Shape = {
     "metadata": {"annotations": FREE},
-    "spec": {"schedulerName": FREE, "schedulingGroup": FREE},
+    "spec": {"schedulerName": FREE, "schedulingGroup": FREE, "nodeSelector": FREE, "tolerations": FREE},
 }
-"""A pod template: the scheduler of the pods, and their gang."""
+"""A pod template: the scheduler of the pods, their gang, and the nodes of their flavors."""
 OURS_RAY_CLUSTER: Shape = {
     "headGroupSpec": {"template": _STEERED},
     "workerGroupSpecs": Each(
@@ -124,7 +124,13 @@ OURS_RAY_CLUSTER: Shape = {
 }
 OURS_RAY_JOB: Shape = {"rayClusterSpec": SpecOf("RayCluster"), "submitterPodTemplate": _STEERED}
 OURS_RAY_SERVICE: Shape = {"rayClusterConfig": SpecOf("RayCluster")}
-_FLAT: Shape = {"schedulerName": FREE, "annotations": FREE, "template": _STEERED}
+_FLAT: Shape = {
+    "schedulerName": FREE,
+    "annotations": FREE,
+    "nodeSelector": FREE,
+    "tolerations": FREE,
+    "template": _STEERED,
+}
 OURS_SPARK: Shape = {"driver": _FLAT, "executor": _FLAT}
 BY_HAND: dict[str, tuple[Shape, Shape]] = {
     "RayJob": (RAY_JOB, OURS_RAY_JOB),

@@ -149,7 +149,7 @@ def add_cluster(
     collects, beside = beyond(collector, COLLECTOR), beyond(scaler, SIDECAR)
     add_into(beside, collects)
     asked = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=beside) if beside else None
-    rules = _rules(template, "headgroup", RAY_HEAD)
+    rules = _rules(needs.steering.as_authored("head", template), "headgroup", RAY_HEAD)
     needs.add("head", 1, template, f"{at}.headGroupSpec", request=asked, whole=whole, rules=rules)
     needs.prioritize(meta.labels.get(RAY_PRIORITY))
     needs.prioritize(template.spec.priority_class_name, template.spec.priority)
@@ -161,14 +161,16 @@ def add_cluster(
         replicas, hosts = replicas_of(group, path), hosts_of(group, path)
         one = pod_request(group.template.spec, f"{path}.template.spec", extra=collects)
         whole = pod_request(group.template.spec, f"{path}.template.spec", extra=collector) if collector else one
+        name = group.group_name or f"group-{index}"
+        own = needs.steering.as_authored(name, group.template)
         needs.add(
-            group.group_name or f"group-{index}",
+            name,
             replicas * hosts,
             group.template,
             path,
             request=one,
             whole=highest(whole, WAIT_FOR_HEAD),
-            rules=_rules(group.template, group.group_name, RAY_WORKER),
+            rules=_rules(own, group.group_name, RAY_WORKER),
             minimum=least_of(group, cluster, replicas, path) * hosts if elastic else None,
         )
 

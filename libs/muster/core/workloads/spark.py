@@ -252,6 +252,7 @@ def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Par
             marked=GANG in notes,
             annotations=bool(notes),
             noted=bool(notes.get(SCHEDULING_GROUP)),
+            **needs.steering.on_nodes(name, role.node_selector, role.tolerations),
         )
         needs.steering.describe(steered, scheduler)
         needs.prioritize(template.spec.priority_class_name, template.spec.priority)

@@ -8,10 +8,16 @@ each would place no gang. ``default-scheduler`` is filled in by the API server, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from muster.core.objects.meta import GANG, MAX_NAME, SCHEDULING_GROUP, Meta
-from muster.core.objects.podspec import PodTemplate
+import msgspec
+from msgspec.structs import replace
+
+from muster.core.objects.meta import GANG, MAX_NAME, ON_FLAVORS, SCHEDULING_GROUP, Meta
+from muster.core.objects.podspec import PodTemplate, RawToleration
+from muster.model.placing import Toleration
+from muster.model.quota import FlavorNodes
 from muster.model.text import clean, shorten
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, Template
 
@@ -29,18 +35,54 @@ _STEP = re.compile(r"\.([A-Za-z0-9]{1,64})|\[([0-9]{1,6})\]")
 class Steering:
     """The pod templates of a workload."""
 
-    def __init__(self) -> None:
+    def __init__(self, added: Mapping[str, FlavorNodes] | None = None) -> None:
+        """``added``: {pod set: what Muster added to its template}."""
+        self.added = added or {}
         self._found: list[Template] = []
         self._left = False
+
+    def as_authored(self, name: str, template: PodTemplate) -> PodTemplate:
+        """The template of a pod set without what Muster added for the nodes of a flavor."""
+        spec = template.spec
+        own = self.on_nodes(name.lower()[:MAX_NAME], spec.node_selector, spec.tolerations)
+        if not own["written"] and not own["given"]:
+            return template
+        selector = {key: value for key, value in (spec.node_selector or {}).items() if key not in own["written"]}
+        tolerations = [one for index, one in enumerate(spec.tolerations or ()) if index not in own["given"]]
+        return replace(
+            template, spec=replace(spec, node_selector=selector or None, tolerations=tuple(tolerations) or None)
+        )
+
+    def on_nodes(
+        self, name: str, selector: Mapping[str, str] | None, tolerations: Sequence[RawToleration] | None
+    ) -> dict[str, Any]:
+        """The fields of a Template about the nodes of its pods."""
+        added, given = self.added.get(name, FlavorNodes()), list[int]()
+        written = {key: value for key, value in (selector or {}).items() if added.labels.get(key) == value}
+        left = list(added.tolerations)
+        for index, raw in reversed([*enumerate(tolerations or ())]):
+            one = Toleration(raw.key or "", raw.operator or "Equal", raw.value or "", raw.effect or "")
+            if one in left:
+                left.remove(one)
+                given.insert(0, index)
+        return {
+            "pods": name,
+            "selects": tuple(sorted(key for key in selector or {} if key not in written)),
+            "written": written,
+            "tolerates": len(tolerations or ()),
+            "given": tuple(given),
+        }
 
     def leave(self) -> None:
         """Another scheduler places the pods of this workload."""
         self._left = True
 
-    def add(self, template: PodTemplate, path: str, *, fixed: bool = False, sealed: bool = False) -> None:
+    def add(
+        self, template: PodTemplate, path: str, *, pods: str = "", fixed: bool = False, sealed: bool = False
+    ) -> None:
         """Add a pod template at a path (``spec.workerGroupSpecs[0].template``).
 
-        ``fixed``: the spec is immutable. ``sealed``: the annotations are immutable too.
+        ``pods``: its pod set. ``fixed``: the spec is immutable, but for the nodes of the pods. ``sealed``: all of it.
         """
         pointer = pointer_of(path)
         if not pointer or not template.spec.containers:
@@ -57,6 +99,7 @@ class Steering:
                 sealed=sealed,
                 group=_group_of(template),
                 noted=bool(template.annotations.get(SCHEDULING_GROUP)),
+                **self.on_nodes(pods, template.spec.node_selector, template.spec.tolerations),
             ),
             template.spec.scheduler_name or "",
         )
@@ -70,6 +113,15 @@ class Steering:
     def templates(self, meta: Meta) -> tuple[Template, ...]:
         """The templates to change at a resume; empty where another scheduler is named."""
         return () if self._left or _elsewhere(meta.labels) or _elsewhere(meta.annotations) else tuple(self._found)
+
+
+def added_to(meta: Meta) -> dict[str, FlavorNodes]:
+    """{pod set: what Muster added to its template}, as the annotation of the object says; empty where unreadable."""
+    text = meta.annotations.get(ON_FLAVORS, "")
+    try:
+        return msgspec.json.decode(text, type=dict[str, FlavorNodes]) if text else {}
+    except msgspec.DecodeError:
+        return {}
 
 
 def _group_of(template: PodTemplate) -> str:

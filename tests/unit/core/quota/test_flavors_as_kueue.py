@@ -1,8 +1,8 @@
-"""The rules that Kueue publishes for flavors, fungibility and borrowing within a cohort, played with its examples' numbers.
+"""The rules that Kueue publishes for flavors, fungibility and borrowing in a cohort, played with its examples' numbers.
 
 Own tests by the sentences of its documentation (ClusterQueue, ResourceFlavor, Cohort): a ClusterQueue is a leaf, its
-nominal quota a min, its borrowing limit a max above the min, its list of flavors the attribute of the leaf, and a cohort
-the node above. Where Muster differs, the test says so in its name, and docs/explanation/flavors.md says why.
+nominal quota a min, its borrowing limit a max above the min, its list of flavors the attribute of the leaf, and a
+cohort the node above. Where Muster differs, the test says so in its name, and docs/explanation/flavors.md says why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUPS = [
 
 
 def groups() -> Types:
-    """The ClusterQueue with two groups of resources: spot 9 and 36Gi, on-demand 18 and 72Gi, ten GPUs of each vendor."""
+    """A ClusterQueue with two groups of resources: spot 9 and 36Gi, on-demand 18 and 72Gi, ten GPUs of each vendor."""
     scene = Types()
     whole = amounts("spot", 9, "36Gi") | amounts("on-demand", 18, "72Gi") | {"vendor1": 10, "vendor2": 10}
     scene.flavors(whole, leaf("cq", whole), of=GROUPS)
@@ -78,7 +78,12 @@ def test_the_first_flavor_of_the_list_with_unused_quota_is_assigned() -> None:
     for name in ("one", "two", "three"):
         scene.asks(f"cq/{name}", {"cpu": 9})
     scene.asks("cq/four", {"cpu": 1})
-    assert [scene.on(f"cq/{name}") for name in ("one", "two", "three", "four")] == ["spot", "on-demand", "on-demand", ""]
+    assert [scene.on(f"cq/{name}") for name in ("one", "two", "three", "four")] == [
+        "spot",
+        "on-demand",
+        "on-demand",
+        "",
+    ]
 
 
 def test_what_is_larger_than_a_flavor_gets_the_next() -> None:
