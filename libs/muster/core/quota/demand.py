@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, product
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
@@ -320,6 +321,13 @@ MOST_ALTERNATIVES = 64
 _ONE_ALTERNATIVE: tuple[Flavors, ...] = ({},)
 
 
+class Misfit(NamedTuple):
+    """What keeps pods from the nodes of a flavor: a label or a key that they ask for, or a taint."""
+
+    kind: Literal["label", "affinity", "taint"]
+    key: str
+
+
 def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tuple[Flavors, ...]:
     """The flavors that the pod sets of a workload may use, the best alternative first; one without any flavor where
     nothing is told apart.
@@ -362,18 +370,35 @@ def _options(
 
 
 def suits(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> bool:
-    """Whether pods could run on the nodes of a flavor: by the labels that any of the alternatives ``beside`` names, and
-    by its taints.
+    """Whether pods could run on the nodes of a flavor."""
+    return misfit(flavor, beside, rules) is None
+
+
+def misfit(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> Misfit | None:
+    """Why pods could not run on the nodes of a flavor: by the labels that any of the alternatives ``beside`` names, or
+    by its taints; None where they could.
     """
     known = {key for other in beside for key in other.labels}
-    if any(key in known and flavor.labels.get(key) != value for key, value in rules.node_labels.items()):
-        return False
-    terms = rules.nodes or ()
-    if rules.nodes is not None and not any(
-        all(holds(wanted, flavor.labels) for wanted in term.labels if wanted.key in known) for term in terms
-    ):
-        return False
-    return untolerated(flavor.taints, (*rules.tolerations, *flavor.tolerations)) is None
+    for key, value in rules.node_labels.items():
+        if key in known and flavor.labels.get(key) != value:
+            return Misfit("label", f"{key}={value}")
+    terms = [[wanted for wanted in term.labels if wanted.key in known] for term in rules.nodes or ()]
+    if rules.nodes is not None and not any(all(holds(wanted, flavor.labels) for wanted in term) for term in terms):
+        return Misfit("affinity", next((wanted.key for term in terms for wanted in term), ""))
+    taint = untolerated(flavor.taints, (*rules.tolerations, *flavor.tolerations))
+    return Misfit("taint", taint.key) if taint is not None else None
+
+
+def misfits(tree: QuotaTree, workload: Workload) -> dict[str, Misfit]:
+    """{flavor: why no pod set of a workload that asks for its resources could run there}, in the order of the tree."""
+    found: dict[str, Misfit] = {}
+    for flavor in tree.flavors:
+        group = [other for other in tree.flavors if other.resources == flavor.resources]
+        asking = [pods for pods in workload.pod_sets if any(pods.request.get(name) for name in flavor.resources)]
+        whys = [misfit(flavor, group, pods.rules) for pods in asking]
+        if whys and (first := whys[0]) is not None and None not in whys:
+            found[flavor.name] = first
+    return found
 
 
 def nodes_of(tree: QuotaTree | None, flavors: Mapping[str, Sequence[str]]) -> dict[str, FlavorNodes]:

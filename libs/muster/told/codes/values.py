@@ -171,6 +171,21 @@ class Short(Struct, frozen=True):
     """
     idles: Idles | None = None
     """The idle amounts of the job's claim for age, where the job has such a claim."""
+    flavors: tuple[OtherFlavor, ...] = ()
+    """The alternatives to the flavors that it waits for, where the tree tells types of nodes apart."""
+
+
+class OtherFlavor(Struct, frozen=True):
+    """Another type of nodes, and why the job does not start there."""
+
+    name: str
+    """Of the flavor, or of the flavors of several pod sets."""
+    refusal: Shortfall | None = None
+    """The limit that refuses the job there; None: its pods cannot run there, or it is about to be tried."""
+    kind: str = ""
+    """``label``, ``affinity`` or ``taint``: what keeps its pods away,"""
+    key: str = ""
+    """and its name."""
 
 
 class Idles(Struct, frozen=True):

@@ -21,7 +21,7 @@ from muster.core.promising.promises import Class, Scale
 from muster.core.queueing.book import Place
 from muster.core.queueing.queues import Job, WaitsForNodes
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import Charge, counted
+from muster.core.quota.demand import Charge, alternatives, counted, demand_of, misfits
 from muster.core.quota.ledger.idling import budget
 from muster.core.quota.ledger.quotaledger import Owing, leaf_of
 from muster.events.gangs import GangHeldBack, HeldAs, held_as
@@ -45,6 +45,7 @@ from muster.told.codes.values import (
     NoPlace,
     NoPromise,
     NotQueued,
+    OtherFlavor,
     Over,
     Pause,
     Plain,
@@ -282,7 +283,9 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None
-        return _status(state, uid, refusal_code(final), Short(final, cause), **status)
+        return _status(
+            state, uid, refusal_code(final), Short(final, cause, flavors=_other_flavors(state, job)), **status
+        )
     if not state.synced:
         return _status(state, uid, "NotSynced", _unlisted(state), **status)
     if state.closing:
@@ -314,7 +317,8 @@ def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
     if refusal is None:
         cleared = state.queues.ledger.short_now(shape.denial.short, job.queue, job.demand, state.now)
         return _status(state, uid, "Queued", Untried(cleared), **facets)
-    claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
+    claims, others = state.queues.ledger.claims, _other_flavors(state, job)
+    short = Short(refusal, shape.denial.cause, flavors=others)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
         short = replace(short, promised=own.promised_now(state.now), idles=_idles(state, own, refusal.resource))
@@ -325,6 +329,27 @@ def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
     return _status(state, uid, refusal_code(refusal), short, **facets)
+
+
+MOST_OTHERS = 8
+"""The most alternatives that a refusal lists."""
+
+
+def _other_flavors(state: ReadState, job: Job) -> tuple[OtherFlavor, ...]:
+    """The alternatives to the flavors that a job waits for, each with the limit that refuses it now."""
+    ledger, workload = state.queues.ledger, state.queues.workloads.get(job.ref.uid)
+    tree = ledger.tree_of(job.queue)
+    if not job.demand.flavors or tree is None or workload is None:
+        return ()
+    others: list[OtherFlavor] = []
+    for flavors in alternatives(tree, job.queue, workload)[: MOST_OTHERS + 1]:
+        if flavors != job.demand.flavors:
+            demand = demand_of(tree, workload, job.priority, queue=job.queue, flavors=flavors)
+            short = ledger.shortfall(job.queue, demand, now=state.now, uid=job.ref.uid)
+            names = dict.fromkeys(name for chosen in flavors.values() for name in chosen)
+            others.append(OtherFlavor(" and ".join(names), short))
+    unfit_on = misfits(tree, workload).items()
+    return (*others, *(OtherFlavor(name, kind=why.kind, key=why.key) for name, why in unfit_on))
 
 
 def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:

@@ -9,7 +9,7 @@ A sentence names the object in the terms of the object's API, the numbers, the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from muster.model.problem import FieldProblem
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import Vector, format_quantity, format_vector
 from muster.model.text import counted, span
-from muster.told.codes.values import Idles, Leaving
+from muster.told.codes.values import Idles, Leaving, OtherFlavor
 from muster.told.status.jobstatus import refusal_code, refused_code
 from muster.told.wording import problems
 
@@ -62,6 +62,31 @@ def beside(short: Shortfall) -> str:
     last = f" and {short.beside[-1]}" if short.beside else ""
     held_text = f", held {held} for {names or 'others'}{last}" if short.held else ""
     return f"{held_text}, kept {kept} for the guarantees of others" if short.kept else held_text
+
+
+_KEEPS_AWAY = {
+    "label": "its pods select nodes with label {}",
+    "affinity": "the node affinity of its pods asks for another {}",
+    "taint": "its pods do not tolerate taint {}",
+}
+
+
+def other_flavors(others: Iterable[OtherFlavor]) -> str:
+    """Why a job does not start on other types of nodes; empty without any."""
+    told = []
+    for other in others:
+        if other.refusal is not None:
+            short, name = other.refusal, other.refusal.resource
+            free = max(0, short.limit - short.used - short.held - short.kept)
+            room = f"{format_quantity(free, name)} of {format_quantity(short.limit, name)} {name}"
+            told.append(
+                f"on {other.name}, {room} of {terms(short.path).where} is free, and it needs "
+                f"{format_quantity(short.asked, name)}"
+            )
+        elif other.kind:
+            told.append(f"on {other.name}, {_KEEPS_AWAY[other.kind].format(other.key)}")
+    words = "; ".join(told)
+    return f". {words[0].upper()}{words[1:]}" if words else ""
 
 
 # --- explain ----------------------------------------------------------------------------------------------------------

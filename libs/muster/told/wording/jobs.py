@@ -173,13 +173,18 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
         case NotQueued():
             return f"It is not queued: {reason(status).text}"
         case Short(refusal) as short if status.code == "InsufficientQuota":
-            passing = explain.not_beside(short.declared, short.promised)
-            return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{more}"
-        case Short(refusal, idles=Idles() as idles):
-            return f"{_waits(status, now)}. {reason(status).text}{explain.idled(refusal.resource, idles)}{more}"
+            passing, others = explain.not_beside(short.declared, short.promised), explain.other_flavors(short.flavors)
+            return f"{_waits(status, now)}. {_room(refusal)}{passing}{_owed_to_others(short)}{others}{more}"
+        case Short(refusal, idles=Idles() as idles) as short:
+            others = explain.other_flavors(short.flavors)
+            idled = explain.idled(refusal.resource, idles)
+            return f"{_waits(status, now)}. {reason(status).text}{idled}{others}{more}"
         case Unfit():
             return f"{reason(status).text}. {_waits(status, now)}"
-        case Pause() | Short():
+        case Short() as short:
+            others = explain.other_flavors(short.flavors)
+            return f"{_waits(status, now)}. {reason(status).text}{others}{more}"
+        case Pause():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
         case ResumeRefused(failures=failures):
             again = f" (failed {failures} times in a row)" if failures > 1 else ""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from kit.flavored import KEY, Types, leaf
+from kit.flavored import KEY, Types, flavor, leaf
+from muster.core.cell.seats import Seat
 from muster.model.placing import NodeTerm, PodRules, Requirement
+from muster.told.readmodel.model import ReadModel
+from muster.told.status.statuses import job_status
+from muster.told.wording import jobs
 
 FOUR = {"h100": 4, "a100": 8}
 
@@ -105,3 +109,33 @@ def test_a_max_of_a_flavor_of_a_parent_or_of_the_total_holds() -> None:
     scene.asks("b/five", 1)
     assert [scene.on("b/three"), scene.on("b/four"), scene.on("b/five")] == ["h100", "a100", ""]
     scene.bench.sound()
+
+
+def test_a_refusal_lists_every_alternative_with_its_number() -> None:
+    scene = Types()
+    scene.flavors(
+        {"h100": 8, "a100": 8, "l40": 8},
+        leaf("a", {"h100": 8}),
+        leaf("b", {"a100": 8}),
+        of=[
+            flavor("h100", nodeLabels={KEY: "h100", "big": "yes"}),
+            flavor("a100", nodeLabels={KEY: "a100", "big": "yes"}),
+            flavor("l40"),
+        ],
+    )
+    scene.asks("a/one", 6)
+    scene.asks("b/two", 7, order="a100")
+    scene.asks("a/three", 4, rules=PodRules(node_labels={"big": "yes"}))
+    assert told(scene, "a/three").endswith(
+        "On a100, 1 of 8 nvidia.com/gpu@a100 of quota root is free, and it needs 4; on l40, its pods select nodes with "
+        "label big=yes"
+    )
+    assert "nvidia.com/gpu@h100 4, and quota root has 2 free of 8 (6 in use)" in told(scene, "a/three")
+
+
+def told(scene: Types, name: str) -> str:
+    """What ``muster why`` says of a job now."""
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    return jobs.text(job_status(seat.state, scene.jobs[name].ref.uid), scene.bench.now)
