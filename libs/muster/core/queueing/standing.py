@@ -12,10 +12,11 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from muster.core.objects.meta import queue_and_quota, quota_name
+from muster.core.queueing.book import Shape
 from muster.core.queueing.circles import set_aside
 from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.quota.demand import alternatives, demand_of, laid_out, nodes_of
+from muster.core.quota.demand import Scratch, chain_of, demands_of, laid_out, nodes_of
 from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
@@ -158,12 +159,11 @@ def _demanded(state: SorterState, workload: Workload, leaf: str, priority: int, 
     tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
         return demand
-    options = alternatives(tree, leaf, workload)
     claim = queues.ledger.claims.by_uid.get(uid)
+    options = demands_of(tree, leaf, workload) if tree is not None else ()
     if len(options) == 1 or (claim is not None and claim.firm):
         return demand
-    demands = [demand_of(tree, workload, priority, queue=leaf, flavors=flavors) for flavors in options]
-    return best_of(queues, leaf, demands, demand if job is not None else None, uid, state.now)
+    return best_of(queues, leaf, options, demand if job is not None else None, uid, state.now)
 
 
 def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int) -> Demand:
@@ -195,22 +195,54 @@ AT_ONCE = 32
 
 
 def give_way(state: SorterState) -> None:
-    """Recheck the first jobs of each shape that waits under one alternative of flavors, and may start under another."""
-    queues, ledger = state.queues, state.queues.ledger
-    if not any(tree.flavors for tree in ledger.trees.values()):
-        return
-    for key, shape in queues.book.shapes.items():
-        first = queues.workloads.get(shape.waiting[0].uid) if shape.waiting and shape.demand.flavors else None
-        if first is None or shape.open:
+    """Recheck the jobs that wait under one alternative of flavors and may start under another: of each queue the first
+    that fit there together.
+    """
+    ledger, book = state.queues.ledger, state.queues.book
+    trees = [tree.root for tree in ledger.trees.values() if tree.flavors]
+    for queue, keys in book.queues.items() if trees else ():
+        shapes = [book.shapes[key] for key in keys if root_of(queue) in trees]
+        waiting = [shape for shape in shapes if shape.waiting and shape.demand.flavors and not shape.open]
+        scratch = Scratch()
+        for shape in sorted(waiting, key=lambda shape: shape.waiting[0]):
+            if _is_hopeful(state, shape):
+                _rechecked(state, shape, scratch)
+
+
+def _is_hopeful(state: SorterState, shape: Shape) -> bool:
+    """At a glance: whether another alternative may have room at the root, or within a guarantee."""
+    ledger, workload = state.queues.ledger, state.queues.workloads.get(shape.waiting[0].uid)
+    tree, path = ledger.tree_of(shape.queue), chain_of(shape.queue)
+    for demand in demands_of(tree, shape.queue, workload) if tree is not None and workload is not None else ():
+        if demand.flavors == shape.demand.flavors:
             continue
-        change = change_of(state, first.ref.uid)
+        for name, asked in demand.request.items():
+            room = ledger.headroom(path[-1], name) if "@" in name else None
+            if room is not None and asked > room and not any(_spare(ledger, at, name) >= asked for at in path[:-1]):
+                break
+        else:
+            return True
+    return False
+
+
+def _spare(ledger: Ledger, path: str, name: str) -> int:
+    """What a node does not use of its guarantee."""
+    node = ledger.nodes.get(path)
+    return node.guaranteed.get(name, 0) - ledger.used.get(path, {}).get(name, 0) if node is not None else 0
+
+
+def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:
+    """Recheck the first jobs of a shape. ``scratch``: the demands of jobs of the queue that start elsewhere."""
+    queues = state.queues
+    for place in shape.waiting[:AT_ONCE]:
+        change = change_of(state, place.uid)
         if not isinstance(change, _Enters) or change.demand.flavors == shape.demand.flavors:
-            continue
-        parts = {name: amount for name, amount in change.demand.request.items() if "@" in name}
-        rooms = [(ledger.headroom(root_of(shape.queue), name), asked) for name, asked in parts.items()]
-        times = min([room // asked for room, asked in rooms if room is not None], default=AT_ONCE)
-        for place in queues.book.shapes[key].waiting[: max(1, min(times, AT_ONCE))]:
-            state.due[place.uid], state.causes[place.uid] = None, Cause(state.seq, 0)
+            return
+        if queues.ledger.shortfall(shape.queue, change.demand, queues.proposed, now=state.now, uid=place.uid) is None:
+            if queues.ledger.shortfall(shape.queue, change.demand, queues.proposed, scratch) is not None:
+                return
+            scratch.add(shape.queue, change.demand)
+        state.due[place.uid], state.causes[place.uid] = None, Cause(state.seq, 0)
 
 
 def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:

@@ -302,15 +302,20 @@ def demand_of(
     ``priority``: where known, and where the rules of the tree use priorities to tell preemptible work. ``queue``: its
     leaf, where known. ``flavors``: the flavors of the demand, where the workload may use these; else its first.
     """
-    options = alternatives(tree, queue, workload)
-    chosen = flavors if flavors is not None and flavors in options else options[0]
-    need = need_of(tree, workload, chosen)
+    if tree is not None and tree.flavors:
+        options = demands_of(tree, queue, workload)
+        return next((demand for demand in options if demand.flavors == flavors), options[0])
+    return _demand(tree, workload, {}, priority)
+
+
+def _demand(tree: QuotaTree | None, workload: Workload, flavors: Flavors, priority: int | None = None) -> Demand:
+    need = need_of(tree, workload, flavors)
     preemptible = is_preemptible(workload.labels)
     if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
     declared = run_time_ms(workload.labels)
     pods = sum([pod_set.count for pod_set in workload.pod_sets])
-    return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis, flavors=chosen)
+    return Demand(need, pods, preemptible, run_ms=declared, basis=workload.basis, flavors=flavors)
 
 
 # --- flavors ----------------------------------------------------------------------------------------------------------
@@ -343,6 +348,26 @@ def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tupl
     products = islice(product(*(options for _, options in choices)), MOST_ALTERNATIVES)
     names = [name for name, _ in choices]
     return tuple(dict(zip(names, picked, strict=True)) for picked in products)
+
+
+_known: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[QuotaTree, tuple[Demand, ...]]] = {}
+_MOST_KNOWN = 4096
+
+
+def demands_of(tree: QuotaTree, queue: str, workload: Workload) -> tuple[Demand, ...]:
+    """The demand of a workload under each of its alternatives, in order, in a tree with flavors.
+
+    Kept for each digest of a workload's input: many events ask again.
+    """
+    key = queue, workload.basis, tuple(sorted(workload.labels.items()))
+    known = _known.get(key) if workload.basis else None
+    if known is not None and known[0] is tree:
+        return known[1]
+    demands = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[key] = tree, demands
+    return demands
 
 
 def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, ...]:
