@@ -201,6 +201,7 @@ def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Itera
 
 
 def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
+    queues.book.eased = True
     for uid, charge in queues.ledger.charges.items():
         if uid in queues.jobs and uid in queues.resumed:
             _stands_at(queues.jobs[uid], charge.queue)
@@ -226,6 +227,7 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
 
 def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     """A charge follows its workload to another leaf."""
+    queues.book.eased = True
     job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
@@ -243,6 +245,7 @@ def _stands_at(job: Job, queue: str) -> None:
 
 
 def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
+    queues.book.eased = True
     job = queues.jobs.get(event.ref.uid)
     if job is None or job.status != "proposed" or job.attempt != event.attempt:
         return ()
@@ -260,6 +263,7 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
 
 
 def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
+    queues.book.eased = True
     uid = event.ref.uid
     charge = queues.ledger.release(uid, event.attempt, at.at)
     if charge is not None and after_release(event.reason) == "unplaced" and waits(queues.workloads.get(uid)):
@@ -345,6 +349,7 @@ def placement_chosen(queues: Queues, _at: Position, event: PlacementChosen) -> I
 def charge_changed(
     queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
 ) -> Iterable[str]:
+    queues.book.eased = True
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
     if isinstance(event, GrowthWithdrawn):
         queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
@@ -384,9 +389,8 @@ def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[s
 
 
 def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    ended = queues.ledger.end_claim(event.ref.uid)
-    if ended is not None and ended.demand.flavors:
-        queues.book.used(ended.queue)  # A job that may use other flavors may start there.
+    queues.book.eased = True
+    queues.ledger.end_claim(event.ref.uid)
     return ()
 
 
