@@ -143,11 +143,11 @@ class QueueSorter(Stage[SorterState]):
             taken_up(state)
         state.queues.book.stirred.update(dict.fromkeys(state.queues.ledger.share_out()))
         state.lineup.stir(state.queues)
+        if state.queues.book.stirred:
+            state.lineup.settle(state.queues)
         if state.queues.book.eased:
             state.queues.book.eased = False
             give_way(state)
-        if state.queues.book.stirred:
-            state.lineup.settle(state.queues)
 
     def next_deadline(self, state: SorterState) -> int | None:
         times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]

@@ -195,15 +195,14 @@ AT_ONCE = 32
 
 
 def give_way(state: SorterState) -> None:
-    """Recheck the jobs that wait under one alternative of flavors and may start under another: of each queue the first
-    that fit there together.
+    """Recheck the jobs that wait under one alternative of flavors and may start under another: the first that fit there
+    together, queues in the order of their turns.
     """
     ledger, book = state.queues.ledger, state.queues.book
-    trees = [tree.root for tree in ledger.trees.values() if tree.flavors]
-    for queue, keys in book.queues.items() if trees else ():
-        shapes = [book.shapes[key] for key in keys if root_of(queue) in trees]
+    trees, scratch = [tree.root for tree in ledger.trees.values() if tree.flavors], Scratch()
+    for _, queue in state.lineup.order if trees else ():
+        shapes = [book.shapes[key] for key in book.queues.get(queue, ()) if root_of(queue) in trees]
         waiting = [shape for shape in shapes if shape.waiting and shape.demand.flavors and not shape.open]
-        scratch = Scratch()
         for shape in sorted(waiting, key=lambda shape: shape.waiting[0]):
             if _is_hopeful(state, shape):
                 _rechecked(state, shape, scratch)
@@ -232,7 +231,7 @@ def _spare(ledger: Ledger, path: str, name: str) -> int:
 
 
 def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:
-    """Recheck the first jobs of a shape. ``scratch``: the demands of jobs of the queue that start elsewhere."""
+    """Recheck the first jobs of a shape. ``scratch``: the demands of jobs that start elsewhere."""
     queues = state.queues
     for place in shape.waiting[:AT_ONCE]:
         change = change_of(state, place.uid)
