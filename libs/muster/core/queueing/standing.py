@@ -209,17 +209,20 @@ def give_way(state: SorterState) -> None:
 
 
 def _is_hopeful(state: SorterState, shape: Shape) -> bool:
-    """At a glance: whether another alternative may have room at the root, or within a guarantee."""
+    """At a glance: whether another alternative may have room at the root, or is within a guarantee, and the present one
+    is not.
+    """
     ledger, workload = state.queues.ledger, state.queues.workloads.get(shape.waiting[0].uid)
     tree, path = ledger.tree_of(shape.queue), chain_of(shape.queue)
+    owed = _right_to(ledger, shape.queue, shape.demand) == 0
     for demand in demands_of(tree, shape.queue, workload) if tree is not None and workload is not None else ():
         if demand.flavors == shape.demand.flavors:
             continue
-        for name, asked in demand.request.items():
-            room = ledger.headroom(path[-1], name) if "@" in name else None
-            if room is not None and asked > room and not any(_spare(ledger, at, name) >= asked for at in path[:-1]):
-                break
-        else:
+        parts = [(name, asked) for name, asked in demand.request.items() if "@" in name]
+        rooms = [(ledger.headroom(path[-1], name), asked) for name, asked in parts]
+        if all(room is None or asked <= room for room, asked in rooms):
+            return True
+        if not owed and all(any(_spare(ledger, at, name) >= asked for at in path[:-1]) for name, asked in parts):
             return True
     return False
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from kit import facts
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
-from muster.model.placing import NodeTerm, PodRules, Requirement
+from muster.events.decisions import GangAdmitted
+from muster.events.facts import NodeObserved
+from muster.model.keys import Ref
+from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
+from muster.model.workload import NodeState
 from muster.told.readmodel.model import ReadModel
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
@@ -139,3 +144,24 @@ def told(scene: Types, name: str) -> str:
     for stored in scene.bench.log:
         seat.fold(stored)
     return jobs.text(job_status(seat.state, scene.jobs[name].ref.uid), scene.bench.now)
+
+
+def typed_nodes(scene: Types, **gpus: int) -> None:
+    """A node of each type, with so many GPUs; placement is on."""
+    scene.lines("placement pack")
+    for name, count in gpus.items():
+        ref = Ref("Node", "", f"node-{name}", f"uid-node-{name}")
+        has = {"cpu": 64000, "pods": 110000, GPU: count * 1000}
+        scene.do(NodeObserved(node=NodeState(ref=ref, rv=facts.next_rv(), allocatable=has, labels={KEY: name})))
+
+
+def test_gangs_are_placed_on_the_nodes_of_their_flavors() -> None:
+    scene = two()
+    typed_nodes(scene, h100=4, a100=8)
+    scene.asks("a/one", ("main", 2, 2))
+    scene.asks("b/two", ("main", 3, 2))
+    placed = {event.ref.key: event for event in scene.bench.happened(GangAdmitted)}
+    assert {place.node for place in placed["a/one"].placements} == {"node-h100"}
+    assert {place.node for place in placed["b/two"].placements} == {"node-a100"}
+    assert placed["b/two"].nodes["main"].labels == {KEY: "a100"}
+    scene.bench.sound()
