@@ -56,7 +56,7 @@ class Types(Scene):
     """A scene with a tree of flavors."""
 
     def flavors(
-        self, whole: Mapping[str, Any], *children: TreeNodeSpec, of: list[dict[str, Any]] | None = None, **rules: str
+        self, whole: Mapping[str, Any], *children: TreeNodeSpec, of: list[dict[str, Any]] | None = None, **rules: Any
     ) -> None:
         """A tree; its flavors are the keys of ``whole``, in order, unless ``of`` says."""
         names = [flavor(name) for name in whole if name not in PLAIN]

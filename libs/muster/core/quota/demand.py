@@ -416,14 +416,14 @@ def misfit(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> Misfit 
 
 def misfits(tree: QuotaTree, workload: Workload) -> dict[str, Misfit]:
     """{flavor: why no pod set of a workload that asks for its resources could run there}, in the order of the tree."""
-    found: dict[str, Misfit] = {}
+    by_flavor: dict[str, Misfit] = {}
     for flavor in tree.flavors:
         group = [other for other in tree.flavors if other.resources == flavor.resources]
         asking = [pods for pods in workload.pod_sets if any(pods.request.get(name) for name in flavor.resources)]
         whys = [misfit(flavor, group, pods.rules) for pods in asking]
         if whys and (first := whys[0]) is not None and None not in whys:
-            found[flavor.name] = first
-    return found
+            by_flavor[flavor.name] = first
+    return by_flavor
 
 
 def nodes_of(tree: QuotaTree | None, flavors: Mapping[str, Sequence[str]]) -> dict[str, FlavorNodes]:

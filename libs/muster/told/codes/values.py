@@ -181,7 +181,7 @@ class OtherFlavor(Struct, frozen=True):
     name: str
     """Of the flavor, or of the flavors of several pod sets."""
     refusal: Shortfall | None = None
-    """The limit that refuses the job there; None: its pods cannot run there, or it is about to be tried."""
+    """The limit that refuses the job there; None: its pods cannot run there, or it has room there now."""
     kind: str = ""
     """``label``, ``affinity`` or ``taint``: what keeps its pods away,"""
     key: str = ""
