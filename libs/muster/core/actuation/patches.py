@@ -441,7 +441,7 @@ def ungrouped(switch: Switch, group: str) -> list[Op]:
 
 def _on_nodes(template: Template, nodes: FlavorNodes | None) -> list[Op]:
     """Operations that send the pods of a template to the nodes of its flavors, instead of those of an earlier attempt;
-    None: back to what its author wrote.
+    None: as its author wrote the template.
     """
     at, labels = f"{template.at}{'' if template.flat else '/spec'}", nodes.labels if nodes is not None else {}
     mine = {key: value for key, value in labels.items() if key not in template.selects}

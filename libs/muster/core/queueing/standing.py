@@ -181,8 +181,8 @@ def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand 
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
-    """0 for a demand that is owed, 1 where also a flavor of it is guaranteed to no queue, so that nobody gives it back;
-    2 for a borrower.
+    """0 for a demand that is owed, 2 for a borrower; 1 for an owed demand with a flavor that is guaranteed to no queue:
+    no job is evicted there.
     """
     if not ledger.owed(leaf, demand):
         return 2

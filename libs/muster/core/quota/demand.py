@@ -335,10 +335,10 @@ class Misfit(NamedTuple):
 
 def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tuple[Flavors, ...]:
     """The flavors that the pod sets of a workload may use, the best alternative first; one without any flavor where
-    nothing is told apart.
+    the tree has no flavors.
 
-    The last pod set gives way first. A pod set that no flavor suits runs on nodes of no flavor, and counts in the total
-    alone.
+    The last pod set takes its next flavor first. A pod set that no flavor suits runs on nodes of no flavor, and counts
+    in the total alone.
     """
     if tree is None or not tree.flavors:
         return _ONE_ALTERNATIVE

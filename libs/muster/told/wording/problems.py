@@ -108,8 +108,8 @@ TEMPLATES: dict[str, str] = {
     "flavors_unreadable": 'is no list of flavors like [{{"name": "h100", "nodeLabels": {{"gpu": "h100"}}}}]: {because}',
     "not_a_flavor": "{value!r} is no flavor: up to 16 names of small letters, digits, - and ., each once and with a "
     "resource",
-    "flavors_overlap": "{value!r} is in flavors with different resources: flavors with one resource in common must list the same "
-    "resources",
+    "flavors_overlap": "{value!r} is in flavors with different resources: flavors with one resource in common must "
+    "list the same resources",
     "flavor_unknown": "{which} {value!r}: annotation muster.dev/flavors of the tree has no such flavor",
     "profile_unknown": "profile {value!r} is unknown; write one of {choices} or leave it out",
     "unbound_queue_no_leaf": "annotation muster.dev/unbound-queue: {queue} is no leaf of the tree",
