@@ -31,7 +31,6 @@ from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     EvictionOrdered,
-    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,

@@ -165,7 +165,9 @@ def _lives(state: AccountantState, given: Return) -> bool:
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     """The grants for requested growth; the highest priority first, among equals the first request."""
-    for entry, growth in sorted(_asking(state), key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)):
+    for entry, growth in sorted(
+        _asking(state), key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)
+    ):
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
             common = _recharge(state, entry, added, growth.asked.each, growth.asked.start)
