@@ -49,11 +49,11 @@ class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
     groups: Counts
     times: int = 1
     otherwise: tuple[GrowthOption, ...] = ()
-    """What would do where these are refused, in the order in which Ray would take them."""
+    """Other replicas that would serve the same tasks if this option is refused, in the order of Ray's own choice."""
 
 
 class GrowthRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A piece that was asked for, and the first limit that refuses the piece."""
+    """A refused part of a request for growth, and the first limit that refuses this part."""
 
     groups: Counts
     short: Shortfall
@@ -63,9 +63,9 @@ class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
     """The charge of a replica of a worker group."""
 
     request: Vector
-    """As profile ``ack`` counts."""
+    """The charge by profile ``ack``."""
     takes: Vector | None = None
-    """As ``full`` counts; None: the same."""
+    """The charge by profile ``full``; None: the same charge."""
     hosts: int = 1
 
     def cost(self, profile: str) -> Vector:
@@ -73,19 +73,21 @@ class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GrowthRequested(Decision, frozen=True, kw_only=True):
-    """A cluster asks for these replicas beyond its grant; an empty request asks for no more than the grant."""
+    """A Ray cluster asks for the replicas in ``units``, beyond its grant. Without units the cluster takes back an earlier
+    request.
+    """
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     cluster: Ref
     granted: Counts
-    """What it builds on: void once something else is granted."""
+    """The grant that the request adds to: the request is void once the grant differs."""
     units: tuple[GrowthUnit, ...] = ()
-    """Each is granted or refused by itself; within the ceilings."""
+    """Each unit is granted or refused by itself. No unit exceeds the largest size of its worker group."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
     pending: Ref | None = None
-    """The new cluster of an upgrade, where one of the units is ``PENDING``: all of the cluster."""
+    """The new cluster of a RayService's upgrade, if a unit is ``PENDING``; this unit stands for the whole new cluster."""
     start: Counts = field(default_factory=dict)
     """The replicas of each worker group with which the new cluster starts, where it scales itself."""
 

@@ -103,35 +103,34 @@ MAX_PODS_NAMED = 64
 
 
 class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Where one pod goes."""
+    """The place of one pod: a node, and devices where the pod takes shares of GPUs."""
 
     ref: Ref
     node: str
     devices: tuple[int, ...] = ()
-    """The shared GPU devices it takes, where it takes shares."""
+    """Numbers of the node's GPU devices of which the pod takes a share."""
     groups: tuple[str, ...] = ()
-    """The group that shares each of these devices: a name of its own, as long as it has pods."""
+    """The name of the group of pods that shares each of ``devices``, in the same order."""
     share: int = 0
-    """Thousandths of each of these devices."""
+    """The share of each of ``devices``, in thousandths."""
 
 
 class PodsProposed(Decision, frozen=True, kw_only=True):
-    """Pods of no job have places on the nodes: the pods are placed when their quota is charged.
-
-    The proposal replaces an earlier proposal for the gang.
+    """The gang admitter has found places for pods of no job, and asks the quota accountant to charge these pods. The pods
+    get their nodes after the answer (``PodsReserved``). A newer proposal for the gang replaces this proposal.
     """
 
     gang: str = ""
     """The gang, or the first of a group, namespace/name; empty for a pod of no gang."""
     pods: tuple[Ref, ...] = ()
-    """They start together: all of them are charged, or none."""
+    """The pods that start together: the accountant charges all of them, or none."""
     beside: tuple[Ref, ...] = ()
-    """Each of them is charged as soon as it fits."""
+    """Further pods of the gang: the accountant charges each of these as soon as the pod fits."""
     priority: int = 0
 
     @property
     def key(self) -> str:
-        """What an answer names, with an older proposal for the same."""
+        """The gang, or the uid of the single pod: an answer and a newer proposal carry the same key."""
         return self.gang or (self.pods or self.beside)[0].uid
 
 

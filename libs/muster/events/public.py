@@ -195,14 +195,14 @@ class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It runs."""
+    """The admitted workload runs: enough of its pods do, or its controller says so."""
 
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     started_ms: int | None = None
-    """From its admission to its start."""
+    """ms from the admission of the workload to its start; None for a workload that ran before its admission."""
     nodes: list[str] = field(default_factory=list)
-    """On which it has pods, up to 32."""
+    """The nodes of the workload's pods, at most 32."""
 
 
 class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -288,7 +288,7 @@ class PublicWorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicQuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
-    """A quota tree is in force from here on."""
+    """A quota tree without a violation: this tree is in force from this event on."""
 
     namespace: str
     name: str

@@ -48,10 +48,10 @@ from muster.model.resources import beyond
 
 
 class OwedWait(Struct):
-    """The jobs that are owed their room and do not have it yet: they keep it from jobs that are owed less."""
+    """The jobs of one round that are owed room by a node of the tree and have none yet: nobody owed less takes this room."""
 
     kept: list[tuple[int, Candidate | PreemptionProposed, Scratch]] = field(default_factory=list)
-    """(how deep the owing node lies, the job, its amounts)"""
+    """(depth of the node that owes, the job, the job's amounts): what a lower node of the tree owes comes first"""
 
     def note(self, ledger: Ledger, job: Candidate | PreemptionProposed) -> None:
         """Note a job if its claim may bring the room."""
