@@ -21,6 +21,7 @@ from muster.events.reasons import (
     GiveBackReason,
     OrderKind,
     ReleaseReason,
+    SuspensionReason,
     Withheld,
 )
 from muster.events.refusals import Refusal
@@ -286,7 +287,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
+    reason: SuspensionReason
     problem: FieldProblem | None = None
     """Without pods: for how long. What kube-scheduler says, where it has no places for its gang;
     else how many of its pods have none.

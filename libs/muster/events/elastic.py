@@ -73,8 +73,8 @@ class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GrowthRequested(Decision, frozen=True, kw_only=True):
-    """A Ray cluster asks for the replicas in ``units``, beyond its grant. Without units the cluster takes back an earlier
-    request.
+    """A Ray cluster asks for the replicas in ``units``, beyond its grant. Without units the cluster takes back the
+    request before.
     """
 
     ref: Ref
@@ -87,7 +87,7 @@ class GrowthRequested(Decision, frozen=True, kw_only=True):
     """Each unit is granted or refused by itself. No unit exceeds the largest size of its worker group."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
     pending: Ref | None = None
-    """The new cluster of a RayService's upgrade, if a unit is ``PENDING``; this unit stands for the whole new cluster."""
+    """The new cluster of a RayService's upgrade, if a unit is ``PENDING``: that unit is the whole new cluster."""
     start: Counts = field(default_factory=dict)
     """The replicas of each worker group with which the new cluster starts, where it scales itself."""
 

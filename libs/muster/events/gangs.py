@@ -116,8 +116,9 @@ class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PodsProposed(Decision, frozen=True, kw_only=True):
-    """The gang admitter has found places for pods of no job, and asks the quota accountant to charge these pods. The pods
-    get their nodes after the answer (``PodsReserved``). A newer proposal for the gang replaces this proposal.
+    """The gang admitter has found places for pods of no job, and asks the quota accountant to charge these pods.
+
+    The pods get their nodes after the answer (``PodsReserved``). A newer proposal for the gang replaces this proposal.
     """
 
     gang: str = ""

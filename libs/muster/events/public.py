@@ -7,7 +7,7 @@ grow. Quantities are Kubernetes texts, times RFC 3339. The schema of each event,
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 from msgspec import Struct, field
 
@@ -179,6 +179,10 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     ``service``: they have had more GPU time."""
 
 
+EvictedFor = Literal["reclaimed", "preempted", "moved", "running_timeout", "stale_gang", "overuse"]
+"""Why a workload was evicted."""
+
+
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has a patch that suspends the workload again: to release quota, or after a start that took too
     long.
@@ -190,7 +194,7 @@ class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str = ""
     """``reclaimed``, ``preempted``, ``moved``, ``running_timeout``, ``stale_gang`` or ``overuse``."""
     claimant: str = ""
-    """namespace/name of the job that it is evicted for."""
+    """namespace/name of the job for which the workload is evicted; empty for none."""
     ran_ms: int | None = None
 
 

@@ -243,8 +243,8 @@ REFUSED_MS = 30_000
 
 
 def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
-    """Note a pod as just observed. Kept are pods that name our scheduler, and pods of the default scheduler whose labels
-    declare a gang; a pod that has become another is forgotten.
+    """Note a pod as just observed. Kept are pods that name our scheduler, and pods of the default scheduler whose
+    labels declare a gang; any other pod is forgotten.
     """
     uid = pod.ref.uid
     if not pod.ours and (pod.scheduler != DEFAULT_SCHEDULER or pod.group):  # kube-scheduler owns gangs of its own API.

@@ -48,7 +48,9 @@ from muster.model.resources import beyond
 
 
 class OwedWait(Struct):
-    """The jobs of one round that are owed room by a node of the tree and have none yet: nobody owed less takes this room."""
+    """The jobs of one round that a node of the tree owes room, and that have none yet. No job that is owed less takes
+    this room.
+    """
 
     kept: list[tuple[int, Candidate | PreemptionProposed, Scratch]] = field(default_factory=list)
     """(depth of the node that owes, the job, the job's amounts): what a lower node of the tree owes comes first"""
