@@ -52,7 +52,7 @@ _COUNTED = {
 """{match policy: whether running pods and whether succeeded pods count towards the minimum}"""
 
 
-class Terms(Struct, frozen=True):
+class GangTerms(Struct, frozen=True):
     """The terms on which the pods of a gang start."""
 
     minimum: int
@@ -78,7 +78,7 @@ def gang_name(pod: PodState) -> str:
     return f"{pod.ref.namespace}/{name}" if name else ""
 
 
-def terms_of(pod: PodState, groups: Iterable[PodGroup]) -> Terms | None:
+def terms_of(pod: PodState, groups: Iterable[PodGroup]) -> GangTerms | None:
     """The terms of the gang of a pod; None where nothing declares a minimum. ``groups``: the PodGroups of the name.
 
     A PodGroup comes before the labels, and a label before an annotation (docs/howto/gangs.md).
@@ -89,7 +89,7 @@ def terms_of(pod: PodState, groups: Iterable[PodGroup]) -> Terms | None:
     if pod.group:
         if group is None or (group.minimum < 1 and not group.alone):
             return None
-        return Terms(group.minimum, "waiting-and-running")
+        return GangTerms(group.minimum, "waiting-and-running")
     texts = [(pod.labels, f"{_SIGS}/min-available"), (pod.marks, f"{_KOORDINATOR}/min-available")]
     declared = _first(texts)
     minimum = group.minimum if group is not None else int(declared) if re.fullmatch("[0-9]{1,10}", declared) else 0
@@ -101,7 +101,7 @@ def terms_of(pod: PodState, groups: Iterable[PodGroup]) -> Terms | None:
         texts = [(group.annotations, sigs), (group.annotations, koordinator), *texts]
     policy = _first(texts)
     by_annotation = group is None and not any(pod.labels.get(key) for key in (_SIGS, f"{_SIGS}/name", _X_K8S))
-    return Terms(minimum, _ONCE if by_annotation or policy not in _COUNTED else policy)
+    return GangTerms(minimum, _ONCE if by_annotation or policy not in _COUNTED else policy)
 
 
 def _first(texts: Iterable[tuple[Mapping[str, str], str]]) -> str:
@@ -251,11 +251,11 @@ class GangAudit:
         for key in event.gangs:
             self._team(key).started = True
 
-    def _terms(self, key: str) -> Terms | None:
+    def _terms(self, key: str) -> GangTerms | None:
         pod = self._pods[next(iter(self._teams[key].pods))]
         return terms_of(pod, self._groups.get(key, {}).values())
 
-    def _lacking(self, team: _Team, terms: Terms) -> int:
+    def _lacking(self, team: _Team, terms: GangTerms) -> int:
         pods = [self._pods[uid] for uid in team.pods]
         running = sum(not pod.over and (bool(pod.node) or pod.ref.uid in self._placed) for pod in pods)
         return terms.lacking(running, sum(pod.succeeded for pod in pods), started=team.started)
