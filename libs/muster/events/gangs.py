@@ -99,7 +99,7 @@ def lacks_nodes(reason: HeldBackReason) -> bool:
 
 
 MAX_PODS_NAMED = 64
-"""How many pods an event names where it does not need all of them."""
+"""The most pods that an event names, where the event does not need all pods."""
 
 
 class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -147,7 +147,7 @@ class PodsDenied(Decision, frozen=True, kw_only=True):
 
     gang: str = ""
     pod: Ref
-    """One that does not fit."""
+    """A pod that does not fit."""
     queue: str
     short: Shortfall | None = None
     """None while the queue is paused."""
@@ -162,12 +162,12 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
     gangs: tuple[str, ...] = ()
     """The gangs that start together, namespace/name; empty for a pod of no gang, and for pods of an admitted job."""
     cycle: int = 1
-    """Which round of the gang this is."""
+    """The number of the gang's round."""
     pods: tuple[PodPlace, ...]
     bind_until: int = 0
     """Log time at which pods that are not bound lose their node again."""
     complaints: tuple[FieldProblem, ...] = ()
-    """What its pods or its PodGroup say that was not understood, and counts as not said."""
+    """Values of the pods or the PodGroup that were not understood, and count as absent."""
 
 
 class PodsReleased(Decision, frozen=True, kw_only=True):
@@ -183,35 +183,35 @@ class PodsReleased(Decision, frozen=True, kw_only=True):
 
 
 class GangHeldBack(Decision, frozen=True, kw_only=True):
-    """Pods of a gang wait, and why. Told again only when that has changed, and at the end of a cycle."""
+    """Pods of a gang wait for this reason. Told again only after a change of the reason, and at the end of a round."""
 
     gang: str = ""
     """namespace/name; empty for a pod of no gang."""
     cycle: int = 0
-    """The round it is about; 0 while no round has begun, because pods or gangs are missing."""
+    """The number of the gang's round; 0 before the first round, while pods or gangs are missing."""
     reason: HeldBackReason
     problem: FieldProblem | None = None
-    """What is wrong, where its pods and its PodGroup say it."""
+    """The fault in the declaration of the gang, by pods or PodGroup."""
     pods: tuple[Ref, ...] = ()
-    """The first MAX_PODS_NAMED of the pods it is about, by name."""
+    """The first MAX_PODS_NAMED of the waiting pods, by name."""
     waiting: int = 0
-    """How many pods of the gang wait."""
+    """The number of pods of the gang that wait."""
     minimum: int = 0
-    """How many more pods the gang needs to start; of those that wait, or still to come."""
+    """The number of pods that the gang needs to start, from the waiting pods or from pods still to come."""
     shortage: Shortage | None = None
     short: Shortfall | None = None
-    """What refuses it, where the nodes have places and the quota has no room."""
+    """The limit of quota that refuses the gang, where the nodes have places."""
     by: str = ""
-    """The gang, namespace/name, that was admitted before it, and without whose pods it would have its places."""
+    """namespace/name of a gang admitted meanwhile, without whose pods this gang has its places."""
     ended: bool = False
-    """The round is over with this; the next one begins."""
+    """The round ends with this event; the next round begins."""
     group: tuple[str, ...] = ()
-    """The gangs, namespace/name, that start together with it, itself included; empty where it starts alone."""
+    """namespace/name of the gangs that start together, with this gang; empty for a gang that starts alone."""
     complaints: tuple[FieldProblem, ...] = ()
     growth: Growth | None = None
-    """The nodes that would do, where node pools are declared."""
+    """The nodes that the gang lacks, as new nodes of declared node pools; None without such pools."""
     refusals: tuple[PoolRefusal, ...] = ()
-    """Why no node pool can help, where any is declared."""
+    """Why no declared node pool can help, pool by pool."""
 
 
 class NodesClaimed(Decision, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ class NodesClaimed(Decision, frozen=True, kw_only=True):
     places: tuple[Placement, ...]
     until: int
     ref: Ref | None = None
-    """The job whose gang it is; None for a gang of pods."""
+    """The job of the gang; None for a gang of pods."""
 
 
 class NodesClaimEnded(Decision, frozen=True, kw_only=True):

@@ -58,9 +58,9 @@ class NodesRequestWithdrawn(Decision, frozen=True, kw_only=True):
     problem: FieldProblem | None = None
     """The refusal by the API server or the autoscaler, for ``failed``."""
     retry_at: int = 0
-    """Log time before which they are not asked for again; 0: at once."""
+    """Log time of the next request at the earliest; 0: at once."""
     templates: tuple[str, ...] = ()
-    """PodTemplates that were made for it."""
+    """PodTemplates of the request, deleted with the request."""
 
 
 GrowthDecision = NodesRequested | NodesRequestWithdrawn

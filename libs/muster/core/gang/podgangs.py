@@ -386,7 +386,7 @@ def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
 
 
 def release(state: PodGangs, place: PodPlace) -> None:
-    """Mark the place as given back: the pod loses the node of ``place``, except where the binding was done before."""
+    """Mark a place as released: the pod loses the node of ``place``, unless bound before."""
     placed = state.placed.get(place.ref.uid)
     if placed is not None and placed.place.node == place.node and not placed.applied:
         placed.released = True

@@ -299,7 +299,7 @@ class Book(Struct):
         return line[0][0] if line else None
 
     def ahead(self, queue: str, count: int) -> tuple[str, ...]:
-        """namespace/name of so many of the first of a queue."""
+        """namespace/name of the first ``count`` jobs of a queue, the head first."""
         return tuple(place.key for place, _ in self.lines.get(queue, [])[:count])
 
     def first_rank(self, queue: str) -> int:

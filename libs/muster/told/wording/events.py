@@ -313,7 +313,7 @@ _Say = Callable[[Any, Happening], str]
 
 
 def _alone(say: Callable[[Any], str]) -> _Say:
-    """The sentence of an event whose own values are the whole sentence."""
+    """A sentence made from the values of the event alone, without other events around."""
     return lambda event, _around: say(event)
 
 
