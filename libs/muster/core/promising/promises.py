@@ -133,9 +133,7 @@ class Scale(Struct, frozen=True):
 
 
 def score_of(projected: int, wait: int) -> int:
-    """The score of a wait (ms) that was projected as ``projected`` (ms): the logarithm of wait by projection, in steps of
-    ``WIDTH``.
-    """
+    """The score of a wait, by its projection (both ms): the logarithm of their ratio, in steps of ``WIDTH``."""
     return (_log(wait + FLOOR_MS) - _log(projected + FLOOR_MS)) // WIDTH
 
 
