@@ -207,8 +207,8 @@ class Book(Struct):
             self._resized(path, ledger, cause)
 
     def used(self, queue: str) -> None:
-        """Note a change of the used or proposed amounts of a queue and of the nodes above. A node above may have jobs of
-        its own, from its time as a leaf.
+        """Note a change of the used or proposed amounts of a queue and of the nodes above. A node above may have jobs
+        of its own, from its time as a leaf.
         """
         self.stirred.update(dict.fromkeys(chain_of(queue)))
 

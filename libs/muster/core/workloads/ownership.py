@@ -59,8 +59,8 @@ class Parents(Struct):
     def disown(self, child: ChildState) -> bool:
         """Whether the parent named in the owner reference of a child certainly does not own the child.
 
-        KubeRay writes the name of a RayCluster into the status of the owner before creating the RayCluster. A parent that
-        is unknown, or that starts and names no child yet, may own the child.
+        KubeRay writes the name of a RayCluster into the status of the owner before creating the RayCluster. A parent
+        that is unknown, or that starts and names no child yet, may own the child.
         """
         parent = self.known.get(child.owner_uid)
         if parent is None or child.ref.name in (parent.child, *parent.former):
