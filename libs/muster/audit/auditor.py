@@ -10,14 +10,23 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, rests_after, waiting_of
+from muster.audit.auditbooks import (
+    ChargeSeen,
+    Orders,
+    PlaceSeen,
+    Trees,
+    WaitingSeen,
+    charge_of,
+    overused,
+    rests_after,
+    waiting_of,
+)
 from muster.audit.chargeaudit import ChargeAudit
 from muster.audit.claimaudit import ClaimAudit, MoveAudit
 from muster.audit.evictionaudit import findings
 from muster.audit.podaudit import GangAudit, GrowthAudit, PodChargeAudit, WorkersAudit
 from muster.audit.writeraudit import FactAudit, LeafAudit
 from muster.core.docket import Docket, Judge
-from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
@@ -181,7 +190,7 @@ class Auditor:
         A job that waited for its places uses the quota held for this job, and no other claim's quota.
         """
         proposed = {candidate.ref.uid for candidate in event.candidates}
-        heads: dict[tuple[Any, ...], Place] = {}
+        heads: dict[tuple[Any, ...], PlaceSeen] = {}
         for uid, waiting in self._waiting.items():
             if (
                 not (waiting.proposed or waiting.rests)

@@ -163,11 +163,11 @@ class PodSought(Struct):
     request: Vector
     rules: PodRules
     pinned: bool
-    """The rules of the pod distinguish nodes of one class."""
+    """Whether the rules of the pod suit only some nodes of a class."""
     room: int = 0
     """Upper bound of the pods of this kind with room on the nodes."""
     asks: list[tuple[int, str]] = field(default_factory=list)
-    """sorted (pods needed at once, line)"""
+    """(pods needed at once, line of waiting jobs), sorted"""
     needs: dict[str, PodNeed | None] = field(default_factory=dict)
     """class of nodes -> need of a pod; None where the class cannot run the pod"""
 

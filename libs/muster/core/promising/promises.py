@@ -133,7 +133,7 @@ class Scale(Struct, frozen=True):
 
 
 def score_of(projected: int, wait: int) -> int:
-    """The number of the class of scores of a wait, both in ms."""
+    """The score of a wait, by its projection (both ms): the logarithm of their ratio, in steps of ``WIDTH``."""
     return (_log(wait + FLOOR_MS) - _log(projected + FLOOR_MS)) // WIDTH
 
 

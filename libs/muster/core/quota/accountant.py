@@ -48,10 +48,12 @@ from muster.model.resources import beyond
 
 
 class OwedWait(Struct):
-    """The jobs that are owed their room and do not have it yet: they keep it from jobs that are owed less."""
+    """The jobs of one round that a node of the tree owes room, and that have none yet. No job that is owed less takes
+    this room.
+    """
 
     kept: list[tuple[int, Ref, Scratch]] = field(default_factory=list)
-    """(how deep the owing node lies, the job, its amounts)"""
+    """(depth of the node that owes, the job, the job's amounts): what a lower node of the tree owes comes first"""
 
     def note(self, ledger: Ledger, job: Ref, queue: str, demand: Demand) -> None:
         """Note a job, or the growth of a Ray cluster, if its claim may bring the room."""

@@ -8,7 +8,7 @@ pending decision, so that ``decide`` does not look at every workload.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
@@ -36,6 +36,17 @@ from muster.model.resources import Vector
 from muster.model.workload import PodState, Workload
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
+"""How a charged workload leaves by an order; empty for a workload that stays."""
+
+
+def for_itself(leaving: Leaving) -> bool:
+    """Whether the order to leave names no claimant: such an order is repeated after a refusal, ever later."""
+    match leaving:
+        case "timed_out" | "stale" | "overuse":
+            return True
+        case "" | "evicted" | "preempted" | "moved":
+            return False
+    assert_never(leaving)
 
 
 class Entry(Struct):

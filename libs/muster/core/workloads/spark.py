@@ -186,7 +186,7 @@ def _memory(role: Role, name: str, settings: SparkSettings) -> int:
 
 
 def _beside_heap(settings: SparkSettings) -> int:
-    """Memory of executors beyond heap and overhead."""
+    """The memory of an executor beside heap and overhead, in bytes: for Python, and off the heap where this is on."""
     total, properties = 0, settings.properties
     python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
     if settings.python and properties.get(python):

@@ -52,10 +52,14 @@ class NodesKept(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+LeavingCode = Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
+"""The code of an admitted job that a decision suspends."""
+
+
 class Leaving(Struct, frozen=True):
     """Why a decision of Muster suspended an admitted job, and which decision."""
 
-    code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
+    code: LeavingCode
     generation: int
     cause: Cause
     claimant: str = ""

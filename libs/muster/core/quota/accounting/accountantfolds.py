@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import assert_never
 
 from muster.core.observed.presence import is_alone
 from muster.core.placement.devices import shares_gpu
-from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
+from muster.core.quota.accountantstate import (
+    AccountantState,
+    Entry,
+    Judged,
+    Leaving,
+    Plan,
+    Proposal,
+    for_itself,
+    kept_ms,
+)
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import reduced, refused
@@ -55,7 +64,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.reasons import after_release
+from muster.events.reasons import SuspensionReason, after_release
 from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
@@ -66,14 +75,16 @@ from muster.model.workload import SPARK_ROLE, PodState
 # --- entryfolds -------------------------------------------------------------------------------------------------------
 
 
-_LEAVES: Mapping[str, Leaving] = {
-    "running_timeout": "timed_out",
-    "no_pods": "timed_out",
-    "unschedulable": "timed_out",
-    "stale_gang": "stale",
-    "overuse": "overuse",
-}
-"""Reason of an order -> the kind of leaving."""
+def _leaves_as(reason: SuspensionReason) -> Leaving:
+    """How a workload leaves by an order for this reason."""
+    match reason:
+        case "running_timeout" | "no_pods" | "unschedulable":
+            return "timed_out"
+        case "stale_gang":
+            return "stale"
+        case "overuse":
+            return "overuse"
+    assert_never(reason)
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
@@ -219,7 +230,7 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
         entry.failed = event.reason
     elif entry.leaving:
         state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-        if entry.leaving in ("timed_out", "stale", "overuse"):
+        if for_itself(entry.leaving):
             refused(entry, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
@@ -263,7 +274,7 @@ def surplus_ordered(state: AccountantState, _at: Position, event: SurplusOrdered
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        entry.leaving, entry.suspended_rv = _LEAVES[event.reason], 0
+        entry.leaving, entry.suspended_rv = _leaves_as(event.reason), 0
         recheck(state, event.ref.uid)
 
 
