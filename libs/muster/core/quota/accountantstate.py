@@ -33,7 +33,7 @@ from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
-from muster.model.workload import PodState, Workload
+from muster.model.workload import ChildState, PodState, Workload
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
 
@@ -189,6 +189,10 @@ class AccountantState(StageState):
     """By uid: pods of no job with a node, or waiting for a node from Muster."""
     sharing: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods that share GPUs, as observed."""
+    sharing_on: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Name of a node -> uids of its pods that share GPUs by an amount of memory"""
+    sharing_children: dict[str, ChildState] = field(default_factory=dict)
+    """By uid: children whose pods ask for amounts of GPU memory."""
     orphans: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods without an owner that count with their former job while the job is there."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)

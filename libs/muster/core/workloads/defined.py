@@ -40,7 +40,7 @@ from muster.core.workloads.common import (
 from muster.core.workloads.definition import Child, Definition, Pods, Sign
 from muster.model.elastic import RAY_KINDS, Elastic
 from muster.model.problem import FieldProblem, problem
-from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
+from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload, gpu_amounts
 
 CONDITIONS = "status.conditions"
 MAX_ENTRY = 64
@@ -269,7 +269,8 @@ class Reader:
             return child(kind, meta)
         scales = parts.elastic is not None or kind not in RAY_KINDS
         fixed = {} if scales else {pods.name: pods.count for pods in needs.sets}
-        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic, fixed=fixed)
+        asks, amounts = needs.runs or full, gpu_amounts(needs.sets)
+        return child(kind, meta, asks=asks, gpu_memory=amounts, elastic=parts.elastic, fixed=fixed)
 
     def _workload(self, view: ObjectView, meta: Meta) -> Workload:
         row = self._kind

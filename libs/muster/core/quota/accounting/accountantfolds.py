@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from muster.core.observed.presence import is_alone
-from muster.core.placement.devices import shares_gpu
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
@@ -60,8 +61,10 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
+from muster.model.placing import GPU
+from muster.model.quota import Gpus, QuotaTree
 from muster.model.resources import lowest, summed
-from muster.model.workload import SPARK_ROLE, PodState
+from muster.model.workload import SPARK_ROLE, ChildState, PodState
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
 
@@ -272,8 +275,27 @@ def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionO
 
 def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
     state.forest.decided(event)
+    before = state.ledger.trees.get(event.tree.root)
     state.ledger.install(event.tree)
+    if before is not None and before.gpus != event.tree.gpus:
+        _gpus_changed(state, before.gpus, event.tree)
     _trees_changed(state)
+
+
+def _gpus_changed(state: AccountantState, before: Gpus, tree: QuotaTree) -> None:
+    """A grant of an amount of GPU memory stays the same amount."""
+    for uid, entry in state.entries.items():
+        workload = state.workloads.get(uid)
+        amounts = workload.gpu_memory if workload is not None and GPU in entry.request else {}
+        if amounts and state.ledger.tree_of(entry.queue) is tree:
+            entry.request = {**entry.request, GPU: entry.request[GPU] + before.less(amounts) - tree.gpus.less(amounts)}
+    for child in [*state.sharing_children.values()]:
+        state.presence.child_observed(ChildObserved(child=_in_parts(state, child)))
+
+
+def _in_parts(state: AccountantState, child: ChildState) -> ChildState:
+    """A child with its amounts of GPU memory in parts of devices."""
+    return replace(child, asks=state.forest.gpus.in_parts(child.asks, child.gpu_memory)) if child.gpu_memory else child
 
 
 def _trees_changed(state: AccountantState) -> None:
@@ -378,7 +400,11 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
-    owner = state.presence.child_observed(event)
+    if event.child.gpu_memory and not event.child.over:
+        state.sharing_children[event.child.ref.uid] = event.child
+    else:
+        state.sharing_children.pop(event.child.ref.uid, None)
+    owner = state.presence.child_observed(ChildObserved(child=_in_parts(state, event.child)))
     state.scaling.observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
@@ -393,6 +419,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
+    state.sharing_children.pop(event.ref.uid, None)
     touched(state, at, growth.pending_gone(state, event.ref.uid))
     touched(state, at, state.presence.child_gone(event))
     _owner_gone(state, at)
@@ -410,10 +437,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
 
 
 def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
-    if shares_gpu(observed.rules) and not observed.over:
-        state.sharing[observed.ref.uid] = observed
-    else:
-        state.sharing.pop(observed.ref.uid, None)
+    podasks.note_sharing(state, observed.ref.uid, observed)
     pod = podasks.counted(state, observed)
     touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
@@ -438,7 +462,7 @@ def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
-    state.sharing.pop(event.ref.uid, None)
+    podasks.note_sharing(state, event.ref.uid, None)
     holder = state.presence.pod_owner.get(event.ref.uid, "")
     state.orphans.pop(event.ref.uid, None)
     touched(state, at, state.presence.pod_gone(event))
@@ -487,8 +511,8 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
     """A victim on a node that is not ready is awaited no more, and shares are parts of the node's devices. The event is
     folded into the forest already.
     """
-    for pod in [pod for pod in state.sharing.values() if pod.rules.gpu_memory and pod.node == event.node.ref.name]:
-        _pod_seen(state, at, pod)
+    for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
+        _pod_seen(state, at, state.sharing[uid])
     for uid in state.ledger.claims.going():
         recheck(state, uid)
 
