@@ -2,8 +2,8 @@
 real scheduler on a real API server with the shipped policies, and a generated tenant (`kit.atwork`) among them.
 
 At every moment the pods of its quota ask for its max at the most; what is above it is shown, and gone within a minute.
-No pod is on a node outside of the charges. The other team has its job and its turn. A sample here; 2,000 acts every night;
-`make attack` goes on for MUSTER_ATTACK_S seconds.
+No pod is on a node outside of the charges. The other team has its job and its turn. A sample here; 2,000 acts every
+night; `make attack` goes on for MUSTER_ATTACK_S seconds.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class Judge:
             shown = (await self._cluster.tree_used()).get(f"root/algorithm/{MINE}", {})
             above = {key for key in self._most if quantity(shown.get(key, 0)) > self._most[key]}
             assert above, f"above its max, and not charged: {self.excess}, shown is {shown}\n{account}"
-
 
     async def _charged(self, tenant: Tenant, used: dict[str, Decimal], named: list[str]) -> None:
         """What the pods on nodes ask for is in the charges, as the tree's own status tells them, a moment later."""
@@ -163,7 +162,9 @@ async def test_nothing_runs_beyond_what_was_admitted(
         assert passed > 20 and refused > 10 and judge.most_seen["cpu"] >= 12, (tenant.done, tenant.refused)
         told = ", ".join(f"{key} {amount}" for key, amount in judge.most_seen.items())
         name = f"a generated tenant, {judge.looks} looks"
-        figure(request, name, f"{passed} passed, {refused} refused, at most {told}; {judge.slowest:.1f} s beside charges")
+        figure(
+            request, name, f"{passed} passed, {refused} refused, at most {told}; {judge.slowest:.1f} s beside charges"
+        )
 
 
 async def acts(tenant: Tenant, judge: Judge, seconds: float, steps: int) -> None:

@@ -180,7 +180,7 @@ class Tenant:
         await self._try(f"{part} of {kind}", attempt, name)
 
     async def _relabel(self) -> None:
-        """Other labels, annotations or owners: of another queue, of no queue, of nobody, of a job that counts already."""
+        """Other labels, annotations or owners: of another queue, of nobody, of a job that counts already."""
         found = await self._any()
         if found is None:
             return

@@ -43,7 +43,9 @@ def asked_times(asked: GrowthRequested, groups: Counts) -> int:
     return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
 
 
-def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, *, preemptible: bool) -> Demand:
+def demand_of_growth(
+    asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, *, preemptible: bool
+) -> Demand:
     """The charge of these replicas, on top of the charge of the cluster."""
     request: Vector = {}
     pods = 0

@@ -320,9 +320,9 @@ def child(
 ) -> ChildState:  # fmt: skip
     """An object as the child of its owner.
 
-    ``asks``: the request of the child's pods, where the child states their number; ``gpu_memory``: as in ChildState. ``rests``: the controller of the
-    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size. ``held``: the child's
-    own field suspends the child.
+    ``asks``: the request of the child's pods, where the child states their number; ``gpu_memory``: as in ChildState.
+    ``rests``: the controller of the child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a
+    fixed size. ``held``: the child's own field suspends the child.
     """
     owner = meta.controller
     return ChildState(

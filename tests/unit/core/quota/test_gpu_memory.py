@@ -133,7 +133,7 @@ def test_devices_within_reach_count() -> None:
 
 
 def test_an_elastic_quota_tree_counts_amounts_of_memory() -> None:
-    """By the devices of the nodes, too: a change of theirs changes the tree, and never brings back a refused version."""
+    """By the devices of the nodes, too: their change changes the tree, and never brings back a refused version."""
     play, says = Scene(), {"gpu-memory": "8000"}
     leaf = facts.node("own", {"gpu": 1}, {"gpu": 1}, ("k",))
     play.do(facts.tree(facts.node("root", {"gpu": 1}, {"gpu": 1}, children=(leaf,))))

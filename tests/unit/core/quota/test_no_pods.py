@@ -89,7 +89,7 @@ def test_the_newest_refusal_is_kept_as_a_text_of_others() -> None:
 
 
 def test_the_order_to_suspend_asks_who_refused_the_pods() -> None:
-    """Two requests at most, of the child that was made last and of the job; without words it is suspended all the same."""
+    """Two requests at most: of the child made last, and of the job. Without words the job is suspended all the same."""
     job = facts.job_ref("one")
     order = Outstanding(job, 1, Intent(1, 7, 0), None, 0, 0, "suspend", podless_since=1)
     state = ActuatorState(children={"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other"})

@@ -43,7 +43,7 @@ def is_left_behind(state: AccountantState, uid: str) -> bool:
 
 
 def counted(state: AccountantState, pod: PodState) -> PodState:
-    """A pod with its shares of GPUs: of the devices of its node, or of the largest ones within reach before it has a node."""
+    """A pod with its shares of GPUs: of the devices of its node, before it has one of the largest within reach."""
     if not shares_gpu(pod.rules):
         return pod
     memory = state.forest.device_of(pod.node, pod.rules)

@@ -112,7 +112,7 @@ def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int])
 
 
 def over_of(state: AccountantState, entry: Entry, request: Mapping[str, int], grant: Mapping[str, int]) -> Vector:
-    """The part of a charge beyond the grant. A pod on a smaller device than the grant counts is no more than granted."""
+    """The part of a charge beyond the grant. A pod on a smaller device than the largest is as granted."""
     over = beyond(request, grant)
     if GPU in over:
         over[GPU] -= _on_smaller(state, entry.ref.uid)

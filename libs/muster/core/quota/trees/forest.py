@@ -92,9 +92,7 @@ class Forest(Struct):
         self.memories.pop(name, None)
         if memory:
             self.memories[name] = memory, product
-        products: dict[str, int] = {}
-        for size, named in sorted(self.memories.values()):
-            products[named] = size
+        products = {named: size for size, named in sorted(self.memories.values())}
         largest = max(products.values(), default=0)
         differ = any(size != largest for size, _ in self.memories.values())
         gpus = Gpus(largest, {named: products[named] for named in sorted(products) if named} if differ else {})
