@@ -140,6 +140,8 @@ class Needs:
         """``at``: the path of the pods' description, for errors about all pods."""
         self._at = at
         self.sets: list[PodSet] = []
+        self.refusal: FieldProblem | None = None
+        """Why the pods of a set cannot be counted."""
         self.auxiliary: list[PodSet] = []
         self.ack: Vector = {}
         self.full: Vector = {}
@@ -179,6 +181,8 @@ class Needs:
         template_at = template_at or f"{path}.template"
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
+        if template.spec.resource_claims and self.refusal is None:
+            self.refusal = problem(f"{template_at}.spec.resourceClaims", "claims_uncounted")
         one = pod_request(template.spec, f"{template_at}.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules

@@ -297,7 +297,7 @@ class Reader:
             annotation=row.suspend.annotation and SUSPEND in meta.annotations,
             field=self._switch,
         )
-        refusal = refusal or parts.refusal
+        refusal = refusal or parts.refusal or needs.refusal
         return workload(
             row.kind, version, meta, life, needs,
             refusal=refusal, switch=switch, elastic=parts.elastic, suspended_at=row.suspend.at,
