@@ -64,7 +64,7 @@ from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.quota import Gpus, QuotaTree
 from muster.model.resources import lowest, summed
-from muster.model.workload import SPARK_ROLE, ChildState, PodState
+from muster.model.workload import SPARK_ROLE, PodState
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
 
@@ -289,13 +289,14 @@ def _gpus_changed(state: AccountantState, before: Gpus, tree: QuotaTree) -> None
         amounts = workload.gpu_memory if workload is not None and GPU in entry.request else {}
         if amounts and state.ledger.tree_of(entry.queue) is tree:
             entry.request = {**entry.request, GPU: entry.request[GPU] + before.less(amounts) - tree.gpus.less(amounts)}
-    for child in [*state.sharing_children.values()]:
-        state.presence.child_observed(ChildObserved(child=_in_parts(state, child)))
+    for seen in [*state.sharing_children.values()]:
+        state.presence.child_observed(_in_parts(state, seen))
 
 
-def _in_parts(state: AccountantState, child: ChildState) -> ChildState:
+def _in_parts(state: AccountantState, seen: ChildObserved) -> ChildObserved:
     """A child with its amounts of GPU memory in parts of devices."""
-    return replace(child, asks=state.forest.gpus.in_parts(child.asks, child.gpu_memory)) if child.gpu_memory else child
+    asks = state.forest.gpus.in_parts(seen.child.asks, seen.child.gpu_memory)
+    return replace(seen, child=replace(seen.child, asks=asks)) if seen.child.gpu_memory else seen
 
 
 def _trees_changed(state: AccountantState) -> None:
@@ -401,10 +402,10 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
     if event.child.gpu_memory and not event.child.over:
-        state.sharing_children[event.child.ref.uid] = event.child
+        state.sharing_children[event.child.ref.uid] = event
     else:
         state.sharing_children.pop(event.child.ref.uid, None)
-    owner = state.presence.child_observed(ChildObserved(child=_in_parts(state, event.child)))
+    owner = state.presence.child_observed(_in_parts(state, event))
     state.scaling.observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
