@@ -49,8 +49,8 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.placing import GPU
-from muster.model.quota import QuotaNode
+from muster.model.placing import GPU, GPU_PRODUCT, PodRules
+from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 
 _OTHERS = (7, 10, 12, 14, 18, 20, 24)
@@ -216,8 +216,8 @@ class Auditor:
         if workload is not None and workload.basis == event.basis:
             tree = self._trees.by_root.get(root_of(event.queue))
             need = dict(workload.need.get(tree.profile if tree is not None else "ack", {}))
-            device = tree.gpu_memory if tree is not None else 0
             for pods in workload.pod_sets:
+                device = _device_of(tree, pods.rules) if tree is not None else 0
                 if 0 < pods.rules.gpu_memory < device and pods.count and GPU in need:
                     part = max(1, pods.rules.gpu_memory * 1000 // device)
                     need[GPU] -= (1000 - part) * pods.rules.devices * pods.count
@@ -340,3 +340,15 @@ class Auditor:
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
         return [(node, self._trees.nodes.get(node)) for node in path_chain(path)]
+
+
+def _device_of(tree: QuotaTree, rules: PodRules) -> int:
+    """MiB of the largest GPU that the pods of a set may have, as the tree knows the GPUs."""
+    wanted = rules.node_labels.get(GPU_PRODUCT)
+    sizes = [tree.gpu_products.get(wanted, 0)] if wanted is not None else []
+    for term in rules.nodes or () if wanted is None else ():
+        values = [need.values for need in term.labels if need.key == GPU_PRODUCT and need.operator == "In"]
+        if not values:
+            return tree.gpu_memory
+        sizes += [tree.gpu_products.get(name, 0) for name in values[0]]
+    return max(sizes, default=0) or tree.gpu_memory

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Decision
 from muster.model.demand import Shortfall
-from muster.model.elastic import Counts
+from muster.model.elastic import Counts, ReplicaCost
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -57,19 +57,6 @@ class GrowthRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
 
     groups: Counts
     short: Shortfall
-
-
-class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The charge of a replica of a worker group."""
-
-    request: Vector
-    """The charge by profile ``ack``."""
-    takes: Vector | None = None
-    """The charge by profile ``full``; None: the same charge."""
-    hosts: int = 1
-
-    def cost(self, profile: str) -> Vector:
-        return self.request if profile == "ack" or self.takes is None else self.takes
 
 
 class GrowthRequested(Decision, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ ObjectCode = Literal[
 KindCode = Literal[
     "foreign_manager",
     "size_unknown",
+    "claims_uncounted",
     "kind_taken",
     "not_a_kind",
     "not_a_group_version",

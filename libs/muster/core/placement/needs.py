@@ -14,10 +14,10 @@ from bisect import bisect_left, insort
 
 from msgspec import Struct, field
 
-from muster.core.placement.devices import DEVICE, WHOLE, pods_fitting, share_on, shares_gpu
+from muster.core.placement.devices import DEVICE, pods_fitting, share_on, shares_gpu
 from muster.core.placement.matching import UNSCHEDULABLE, suits_node, suits_volumes, tolerates, untolerated
 from muster.model.places import ObstacleCode
-from muster.model.placing import GPU, GPU_MEMORY, PodRules, Taint
+from muster.model.placing import GPU, GPU_MEMORY, WHOLE, PodRules, Taint
 from muster.model.resources import Vector
 
 # --- classes ----------------------------------------------------------------------------------------------------------

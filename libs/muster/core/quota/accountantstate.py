@@ -29,6 +29,7 @@ from muster.events.claims import PlanTried
 from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
+from muster.events.facts import ChildObserved
 from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -200,6 +201,10 @@ class AccountantState(StageState):
     """By uid: pods of no job with a node, or waiting for a node from Muster."""
     sharing: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods that share GPUs, as observed."""
+    sharing_on: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Name of a node -> uids of its pods that share GPUs by an amount of memory"""
+    sharing_children: dict[str, ChildObserved] = field(default_factory=dict)
+    """By uid: children whose pods ask for amounts of GPU memory."""
     orphans: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods without an owner that count with their former job while the job is there."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)

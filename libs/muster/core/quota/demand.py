@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from muster.core.objects.gpushares import charged
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
@@ -266,21 +265,18 @@ def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
 
 def need_of(tree: QuotaTree | None, workload: Workload) -> Vector:
     """The request of a workload as its tree counts it."""
-    return _sized(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+    return _in_parts(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
 
 
 def asks_of(tree: QuotaTree | None, workload: Workload) -> Vector:
     """The request of all pods of the spec, whatever the tree leaves out."""
-    return _sized(tree, workload, workload.asks)
+    return _in_parts(tree, workload, workload.asks)
 
 
-def _sized(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
-    """A request with amounts of GPU memory as parts of the largest device."""
+def _in_parts(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
     if tree is None or not tree.gpu_memory or GPU not in request:
         return request
-    sets = [pods for pods in workload.pod_sets if pods.rules.gpu_memory]
-    less = sum([pods.count * (charged(pods.rules) - charged(pods.rules, tree.gpu_memory)) for pods in sets])
-    return {**request, GPU: request[GPU] - less} if less else request
+    return tree.gpus.in_parts(request, workload.gpu_memory)
 
 
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:

@@ -119,6 +119,7 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
         containers=(*pod.containers[1:], *(role.sidecars or ())),
         init_containers=(*(pod.init_containers or ()), *(role.init_containers or ())),
         overhead=pod.overhead,
+        resource_claims=pod.resource_claims,
     )
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
 

@@ -58,6 +58,8 @@ TEMPLATES: dict[str, str] = {
     "not_a_switch": "{value!r} must be a field of the spec, with two values of one type",
     "paths_contradict": "two of the paths contradict each other: {said}",
     "kind_taken": "{value} is a kind that Muster knows by itself; leave this definition out",
+    "claims_uncounted": "asks for devices by resource claims, which no quota counts; ask for them as resources of the "
+    "container",
     "size_unknown": "is missing, and nothing else says what its pods ask for; add it",
     "idle_suspended": "is true, and the autoscaler stopped the cluster because nothing used it; set "
     "spec.idleSuspend to false and spec.suspend to true, and it is queued again",

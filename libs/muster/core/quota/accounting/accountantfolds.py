@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from muster.core.observed.presence import is_alone
-from muster.core.placement.devices import shares_gpu
 from muster.core.quota.accountantstate import (
     AccountantState,
     Entry,
@@ -69,6 +70,8 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
+from muster.model.placing import GPU
+from muster.model.quota import Gpus, QuotaTree
 from muster.model.resources import lowest, summed
 from muster.model.workload import SPARK_ROLE, PodState
 
@@ -283,8 +286,28 @@ def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionO
 
 def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
     state.forest.decided(event)
+    before = state.ledger.trees.get(event.tree.root)
     state.ledger.install(event.tree)
+    if before is not None and before.gpus != event.tree.gpus:
+        _gpus_changed(state, before.gpus, event.tree)
     _trees_changed(state)
+
+
+def _gpus_changed(state: AccountantState, before: Gpus, tree: QuotaTree) -> None:
+    """A grant of an amount of GPU memory stays the same amount."""
+    for uid, entry in state.entries.items():
+        workload = state.workloads.get(uid)
+        amounts = workload.gpu_memory if workload is not None and GPU in entry.request else {}
+        if amounts and state.ledger.tree_of(entry.queue) is tree:
+            entry.request = {**entry.request, GPU: entry.request[GPU] + before.less(amounts) - tree.gpus.less(amounts)}
+    for seen in [*state.sharing_children.values()]:
+        state.presence.child_observed(_in_parts(state, seen))
+
+
+def _in_parts(state: AccountantState, seen: ChildObserved) -> ChildObserved:
+    """A child with its amounts of GPU memory in parts of devices."""
+    asks = state.forest.gpus.in_parts(seen.child.asks, seen.child.gpu_memory)
+    return replace(seen, child=replace(seen.child, asks=asks)) if seen.child.gpu_memory else seen
 
 
 def _trees_changed(state: AccountantState) -> None:
@@ -389,7 +412,11 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
-    owner = state.presence.child_observed(event)
+    if event.child.gpu_memory and not event.child.over:
+        state.sharing_children[event.child.ref.uid] = event
+    else:
+        state.sharing_children.pop(event.child.ref.uid, None)
+    owner = state.presence.child_observed(_in_parts(state, event))
     state.scaling.observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
@@ -404,6 +431,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
+    state.sharing_children.pop(event.ref.uid, None)
     touched(state, at, growth.pending_gone(state, event.ref.uid))
     touched(state, at, state.presence.child_gone(event))
     _owner_gone(state, at)
@@ -421,10 +449,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
 
 
 def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
-    if shares_gpu(observed.rules) and not observed.over:
-        state.sharing[observed.ref.uid] = observed
-    else:
-        state.sharing.pop(observed.ref.uid, None)
+    podasks.note_sharing(state, observed.ref.uid, observed)
     pod = podasks.counted(state, observed)
     touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
@@ -449,7 +474,7 @@ def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
-    state.sharing.pop(event.ref.uid, None)
+    podasks.note_sharing(state, event.ref.uid, None)
     holder = state.presence.pod_owner.get(event.ref.uid, "")
     state.orphans.pop(event.ref.uid, None)
     touched(state, at, state.presence.pod_gone(event))
@@ -498,8 +523,8 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
     """A victim on a node that is not ready is awaited no more, and shares are parts of the node's devices. The event is
     folded into the forest already.
     """
-    for pod in [pod for pod in state.sharing.values() if pod.rules.gpu_memory and pod.node == event.node.ref.name]:
-        _pod_seen(state, at, pod)
+    for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
+        _pod_seen(state, at, state.sharing[uid])
     for uid in state.ledger.claims.going():
         recheck(state, uid)
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.accounting.rechecks import recheck, running
+from muster.core.quota.accounting.rechecks import over_of, recheck, running
 from muster.core.quota.candidates import Basis, basis
 from muster.core.quota.claims import is_down, times
 from muster.core.quota.demand import Scratch, chain_of
@@ -31,11 +31,10 @@ from muster.events.elastic import (
     GrowthRequested,
     GrowthWithdrawn,
     Recharge,
-    ReplicaCost,
     WorkersKept,
 )
 from muster.model.demand import Demand, Shortfall
-from muster.model.elastic import PENDING, Counts
+from muster.model.elastic import PENDING, Counts, ReplicaCost
 from muster.model.keys import Position, Ref
 from muster.model.resources import add_into, beyond, highest, positive
 from muster.model.workload import ChildState
@@ -195,7 +194,7 @@ def owed(state: AccountantState) -> Iterator[tuple[Ref, str, Demand]]:
         for unit in growth.asked.units:
             for option in (GrowthOption(unit.groups), *unit.otherwise):
                 once = structs.replace(option, times=1)
-                one = demand_of_growth(growth.asked, once, tree.profile, preemptible=preemptible)
+                one = demand_of_growth(growth.asked, once, tree, preemptible=preemptible)
                 covered = _covered(given, entry.queue, one, unit.times * option.times)
                 if covered:
                     yield entry.ref, entry.queue, times(one, covered)
@@ -350,7 +349,6 @@ def _recharge(
     ``start``: the replicas of a new cluster, where the cluster scales itself.
     """
     tree = state.ledger.tree_of(entry.queue)
-    profile = tree.profile if tree is not None else "ack"
     groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
     for name, count in added.items():
         share = costs[name]
@@ -360,8 +358,8 @@ def _recharge(
             groups[name] = max(groups.get(name, 0) + count, 0)
         if name != PENDING and not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.
-        add_into(grant, share.cost(profile), count)
-        add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
+        add_into(grant, share.counted(tree), count)
+        add_into(aside, beyond(share.runs(tree), share.counted(tree)), count)
         pods += count * share.hosts
     grant, aside = positive(grant), positive(aside)
     request = highest(grant, running(state, entry, aside))
@@ -375,7 +373,7 @@ def _recharge(
         "grant_pods": max(pods, 0),
         "request": request,
         "pods": max(pods, state.presence.live_pods(entry.ref.uid), 0),
-        "over": beyond(request, grant),
+        "over": over_of(state, entry, request, grant),
     }
 
 

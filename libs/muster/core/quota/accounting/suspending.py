@@ -18,7 +18,7 @@ from typing import Literal
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, can_suspend
-from muster.core.quota.demand import chain_of
+from muster.core.quota.demand import asks_of, chain_of
 from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
@@ -260,7 +260,7 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
     uses = charge.request if entry.bypassed else charge.over
     if not uses or workload is None or not workload.outgoing:
         return uses
-    return beyond(uses, workload.need.get("full", {}))
+    return beyond(uses, asks_of(state.ledger.tree_of(entry.queue), workload))
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
