@@ -98,10 +98,9 @@ class Day:
             with contextlib.suppress(Unanswered):
                 await self.stream.look()
                 await self.stream.sweep()
-                self.judge.judge_stream(self.stream, self._grounds.__contains__)
-            for generation in self.stream.founded:
                 if time.monotonic() < self._lost_until:
-                    self._grounds.add(generation)
+                    self._grounds.update(self.stream.founded)
+                self.judge.judge_stream(self.stream, self._grounds.__contains__)
             await asyncio.sleep(1.0)
 
     async def _tick(self) -> None:
