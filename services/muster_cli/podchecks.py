@@ -1,6 +1,6 @@
-"""The pods of an installation, and the controllers of Kubernetes that make pods: what stands still, and why.
+"""The pods of an installation that are not ready, with the reason, and controllers of Kubernetes that do nothing.
 
-What a pod says of itself, and the leases of the controllers, need no NATS.
+The status of pods and the leases of controllers need no NATS.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ CONTROLLERS = {
     "kube-controller-manager": "no Job, Deployment or other object of Kubernetes gets pods, and no pod is cleaned up",
     "kube-scheduler": "no pod of the default scheduler gets a node",
 }
-"""{what holds a Lease of its name in kube-system: what stands still without it}; absent where it is not elected."""
+"""{controller with a Lease of its name in kube-system: the effect of its absence}; without election no Lease exists."""
 RENEWED_S = 4.0
-"""A lease that is held is renewed within 2 s: one that looks old is read again after this time, so that a clock of
-ours that is wrong misleads nobody."""
+"""A lease that is held is renewed within 2 s: one that looks old is read again after this time, so that a
+wrong clock of ours makes no finding."""
 ENDS = {
     69: "something that it needs cannot be reached",
     75: "it only needs to be started again",
     78: "its settings cannot work",
     137: "it was killed: no memory, or no answer to its probe",
 }
-"""{exit code of a service: what it means}"""
+"""{exit code of a service: the meaning}"""
 
 Object = dict[str, Any]
 
 
 async def pod_findings(transport: ApiTransport, clock: Clock) -> list[Finding]:
-    """The deployments and stateful sets of Muster that lack pods, with the reason of each, and controllers that stand
-    still. Raises ApiUnreachableError.
+    """The deployments and stateful sets of Muster that lack pods, with the reason of each, and the controllers that do
+    nothing. Raises ApiUnreachableError.
     """
     owners = await asyncio.gather(
         *(items(transport, resource, "", {"labelSelector": OURS}) for resource in (DEPLOYMENTS, STATEFUL_SETS))
@@ -52,7 +52,7 @@ async def pod_findings(transport: ApiTransport, clock: Clock) -> list[Finding]:
 
 
 async def _standing(transport: ApiTransport, clock: Clock, name: str) -> Finding | None:
-    """What is told of a controller whose lease runs out."""
+    """The finding about a controller that does not renew its lease."""
     before = await _renewed(transport, name)
     if before is None or clock.now() / 1000 - before.timestamp() < RENEWED_S * 4:
         return None
@@ -76,7 +76,7 @@ async def _renewed(transport: ApiTransport, name: str) -> datetime | None:
 
 
 async def _lacking(transport: ApiTransport, kind: str, owner: Object) -> Finding | None:
-    """What is told of an owner that has fewer ready pods than it wants."""
+    """The finding about an owner with fewer ready pods than it wants."""
     meta, status = owner["metadata"], owner.get("status") or {}
     wanted, ready = owner["spec"].get("replicas", 1), status.get("readyReplicas") or 0
     if ready >= wanted:
@@ -86,7 +86,9 @@ async def _lacking(transport: ApiTransport, kind: str, owner: Object) -> Finding
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     pods = await items(transport, PODS, space, {"labelSelector": selector}) if selector else []
     reasons = {pod["metadata"]["name"]: reason for pod in pods if (reason := _reason(pod))}
-    refused = [str(each.get("message")) for each in _conditions(owner) if each.get("type") == "ReplicaFailure"]
+    refused = [
+        str(condition.get("message")) for condition in _conditions(owner) if condition.get("type") == "ReplicaFailure"
+    ]
     told = [*reasons.values(), *refused][:3]
     why = f": {'; '.join(told)}" if told else ""
     detail = f"{ready} of {counted(wanted, 'pod')} ready{why}"
@@ -96,7 +98,7 @@ async def _lacking(transport: ApiTransport, kind: str, owner: Object) -> Finding
 
 
 def _look(pod: Object) -> str:
-    """How more is known of a pod that is not ready: what it logs, or what stands in its way."""
+    """The command that shows why a pod is not ready: its log, or its events."""
     name, containers = pod["metadata"]["name"], _containers(pod)
     if any(_terminated(container) for container in containers):
         return f"logs {name} -p"
@@ -108,7 +110,7 @@ def _look(pod: Object) -> str:
 def _reason(pod: Object) -> str:
     """Why a pod is not ready; empty for one that is, or that has ended."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
-    conditions = {str(each.get("type")): each for each in _conditions(pod)}
+    conditions = {str(condition.get("type")): condition for condition in _conditions(pod)}
     if status.get("phase") in ("Succeeded", "Failed") or conditions.get("Ready", {}).get("status") == "True":
         return ""
     placed = conditions.get("PodScheduled", {})
