@@ -29,7 +29,7 @@ def end_findings(state: CellState, ended: Mapping[str, ProcessEnd]) -> list[Find
         logs = f"kubectl -n muster-system logs deploy/muster-{service}"
         if ending.waits:
             grade: Grade = "bad" if missed else "note"
-            findings.append(Finding(grade, user.replace("_", "-"), f"a process is not ready: {ending.why}", logs))
+            findings.append(Finding(grade, user.replace("_", "-"), f"a process waits, not ready: {ending.why}", logs))
         else:
             detail = f"ended {span(age)} ago: {ending.why}"
             findings.append(Finding("bad", user.replace("_", "-"), detail, f"{logs} -p"))
