@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kit.badday.cluster import TREE
 from kit.badday.faults import _full, _leader, fault
+from kit.badday.player import MERGE
 from kit.badday.stream import Unanswered
 from kit.compose import runnable
 
@@ -79,12 +80,14 @@ async def rights_withdrawn(day: Day) -> None:
     await day.api.insist("POST", BINDING, {**binding, "metadata": meta})
 
 
-@fault(r"ElasticQuotaTree|quota tree")
-async def tree_deleted(day: Day) -> None:
-    """And made anew, as another object."""
-    await day.api.insist("DELETE", f"{TREES}/elasticquotatree")
+@fault(r"quota tree|it is refused as a whole")
+async def tree_mistyped(day: Day) -> None:
+    """A max below the min, and right again: what was in force stays in force."""
+    path, root = f"{TREES}/elasticquotatree", TREE["spec"]["root"]
+    wrong = {"spec": {"root": {**root, "min": {"cpu": "64"}, "max": {"cpu": "2"}}}}
+    await day.api.insist("PATCH", path, wrong, MERGE)
     await asyncio.sleep(day.rng.uniform(20.0, 30.0))
-    await day.api.insist("POST", TREES, TREE)
+    await day.api.insist("PATCH", path, {"spec": TREE["spec"]}, MERGE)
 
 
 @fault(r"clock")
