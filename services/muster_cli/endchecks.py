@@ -18,21 +18,21 @@ WAITS_MS = int(AGAIN_S * 3_000)
 
 
 def end_findings(state: CellState, ended: Mapping[str, ProcessEnd]) -> list[Finding]:
-    """The ends of processes whose work no process does now, and what those lack that run and are not ready."""
+    """The ends of processes, and what those lack that run and are not ready: bad where no process does their work."""
     findings: list[Finding] = []
     for user, ending in sorted(ended.items()):
         age = max(0, state.usage.broker_ms - ending.at)
         missed = _missed(state, user, age)
-        if age > WAITS_MS if ending.waits else not missed:
+        if age > WAITS_MS if ending.waits else age > RECENT_MS and not missed:
             continue
+        grade: Grade = "bad" if missed else "note"
         service = members(user)[0].replace("_", "-")
         logs = f"kubectl -n muster-system logs deploy/muster-{service}"
         if ending.waits:
-            grade: Grade = "bad" if missed else "note"
             findings.append(Finding(grade, user.replace("_", "-"), f"a process waits, not ready: {ending.why}", logs))
         else:
             detail = f"ended {span(age)} ago: {ending.why}"
-            findings.append(Finding("bad", user.replace("_", "-"), detail, f"{logs} -p"))
+            findings.append(Finding(grade, user.replace("_", "-"), detail, f"{logs} -p"))
     return findings
 
 
