@@ -1,4 +1,4 @@
-"""The doctor on processes that ended, or are not ready: bad where no process does their work, else a note for a while."""
+"""The doctor on processes that ended or are not ready: bad where no process does their work, else a note."""
 
 import pytest
 
