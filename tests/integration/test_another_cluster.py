@@ -21,10 +21,13 @@ from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer, free_port
 from muster.fakecluster.world import SimCluster
 from muster.model import api
+from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.pairing import cluster_uid, record_cluster, recorded_cluster
 from muster.runtime.service import _serve
 from muster.runtime.witness import name_of
+from muster_cli.buschecks import bus_findings
+from muster_cli.reading import LogPlace
 
 
 class Scene:
@@ -104,6 +107,13 @@ async def test_a_service_with_the_kubeconfig_of_another_cluster_is_refused(scene
         assert (await scene.log.end(), pointer and pointer.generation) == (end, 1)
         lease = api.LEASES.path("muster-system", name_of(scene.log.identity.cell))
         assert (await scene.other.transport().request("GET", lease)).status == 404
+        doctor = LogPlace(Config(nats_url=scene.url, cell=scene.log.identity.cell))
+
+        async def told() -> bool:
+            findings = await bus_findings(doctor, SystemClock())
+            return any(found.title == service and own in found.detail and other in found.detail for found in findings)
+
+        await until(told, 20.0, 0.5, what="the doctor to say why it waits")
 
 
 async def test_a_person_gives_a_cell_to_another_cluster(scene: Scene, tmp_path: Path) -> None:
