@@ -31,11 +31,11 @@ QUOTAS = ("cpu", "memory", "nvidia.com/gpu", "google.com/tpu", "ephemeral-storag
 DEAD = ("ValidationFailed", "Failed")
 
 
-def room(amount: str) -> Object:
-    """The tree, with so much of everything for the namespace."""
+def room(*, wide: bool) -> Object:
+    """The tree, with room for everything or for nothing."""
     made = tree((MANAGED, "0", "0"), profile="ack")
-    most = {name: f"{amount}Pi" if name in ("memory", "ephemeral-storage") and amount != "0" else amount
-            for name in QUOTAS}  # fmt: skip
+    sizes = ("memory", "ephemeral-storage")
+    most = {name: "0" if not wide else "1Pi" if name in sizes else "10000" for name in QUOTAS}
     root = made["spec"]["root"]
     root |= {"min": most, "max": most}
     root["children"][0] |= {"min": most, "max": most}
@@ -58,7 +58,7 @@ async def test_each_sample_is_queued_admitted_by_its_pods_or_refused(
     plane: ControlPlane, release: Release, nats_server: EmbeddedServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with RealKubeRay(plane, release) as cluster, client(plane, ALICE) as alice:
-        await cluster.kube.create(room("0"))
+        await cluster.kube.create(room(wide=False))
         async with running(cluster, nats_server.url, tmp_path):
             wanted, refused = samples(release), dict[str, str]()
             for name, (_, body) in wanted.items():
@@ -89,7 +89,7 @@ async def test_each_sample_is_queued_admitted_by_its_pods_or_refused(
                 print("not queued:", waits)
             assert not await cluster.pods(MANAGED), "nothing runs without quota"
             await cluster.kube.patch(TREES, "ElasticQuotaTree", "tree", "kube-system",
-                                     patch={"spec": room("10000")["spec"]})  # fmt: skip
+                                     patch={"spec": room(wide=True)["spec"]})  # fmt: skip
             left = dict[str, str]()
 
             async def alive() -> bool:
