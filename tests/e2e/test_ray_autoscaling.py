@@ -130,7 +130,7 @@ async def test_describe_alone_says_within_5_s_why_growth_is_denied(walk: Walk, r
         err.add_note(shown)
         raise
     figure(request, "growth denied, seen by kubectl describe", f"{time.monotonic() - began:.1f} s after Ray's demand")
-    assert re.search(r"Warning +GrowthDenied .*request 1, max 2500m, used 2500m", shown)
+    assert re.search(r"Warning +GrowthDenied .*cpu in quota root/video: request 1, max 2500m, used", shown)
 
 
 @pytest.mark.row(12, 14)
