@@ -119,8 +119,9 @@ async def _standing(cluster: RealKubeRay, kind: str, name: str) -> str:
     word = str(status.get("jobDeploymentStatus") or condition(body, "Ready").get("reason", ""))
     if word in DEAD:
         return word
-    if "clusterSelector" in body["spec"] or word in ("Running", "Complete", "Waiting"):
+    if "clusterSelector" in body["spec"] or word in ("Running", "Complete", "Waiting", "NonZeroServeEndpoints"):
         return ""
-    part = status.get("pendingServiceStatus") or status.get("activeServiceStatus") or status
-    has = await cluster.kube.list_objects("v1", "Pod", MANAGED, labels=f"ray.io/cluster={part.get('rayClusterName')}")
-    return "" if has else word or "no pods"
+    parts = (status, status.get("activeServiceStatus") or {}, status.get("pendingServiceStatus") or {})
+    names = ",".join(part["rayClusterName"] for part in parts if part.get("rayClusterName"))
+    has = await cluster.kube.list_objects("v1", "Pod", MANAGED, labels=f"ray.io/cluster in ({names})")
+    return "" if names and has else word or "no pods"
