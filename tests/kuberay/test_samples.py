@@ -6,6 +6,7 @@ Each sample is refused at create, or waits in its queue without a pod, and runs 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,11 @@ def room(*, wide: bool) -> Object:
 
 
 def samples(release: Release) -> dict[str, tuple[str, Object]]:
-    """{name: (file, sample)}; each has a name of its own."""
+    """{name: (file, sample)}; each has a name of its own, and placeholders ($NAME) are filled."""
     found = [(path, body) for path, body in release.samples() if body.get("kind") in KINDS]
     named: dict[str, tuple[str, Object]] = {}
     for number, (path, body) in enumerate(found):
-        made = json.loads(json.dumps(body))
+        made = json.loads(re.sub(r'"\$[A-Z_]+"', '"filled"', json.dumps(body)))
         made["metadata"]["name"] = name = f"{made['kind'].lower()}-{number}"
         made["metadata"]["namespace"] = MANAGED
         named[name] = (path, made)
