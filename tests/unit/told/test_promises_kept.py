@@ -19,7 +19,7 @@ def test_the_interval_of_a_bucket_holds_its_share() -> None:
 
 
 def test_waits_for_half_as_many_gpus_again_are_another_size() -> None:
-    """Jobs of 4 and of 6 GPUs read as one size kept 97 % and 78 %."""
+    """Read as one size, jobs of 4 GPUs kept 97 % and jobs of 6 GPUs 67 % of what was promised to them."""
     largest = [gpus for gpus in range(64) if size_of(gpus) != size_of(gpus + 1)]
     assert largest == [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
 
@@ -38,7 +38,8 @@ def test_starts_of_large_jobs_shown_while_the_load_grows_are_kept_as_those_of_sm
 def test_the_demo_of_six_hours_is_calibrated_at_every_age_and_size(tmp_path: Path, seed: int) -> None:
     judge = judged(played(demo(tmp_path, seed, 6)), seed=1, moments=500, jobs=15)
     assert 88 <= judge.percent() <= 92
-    assert len(judge.missed()) <= 1, judge.missed()
+    assert len(judge.missed()) <= 3, judge.missed()
+    assert min(share for _, share in judge.shares()) > 0.75
 
 
 @pytest.mark.nightly
