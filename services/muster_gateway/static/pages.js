@@ -85,7 +85,7 @@ export function Job({ name }) {
       ${job.state === "waiting" ? html`<p><${Link} class="button" to=${`/whatif?job=${encodeURIComponent(name)}`}>What if…<//></p>` : null}</section>
       ${wanting ? html`<section aria-label="The limit"><h2>What it waits for</h2>
         <p>${wanting.quota} has ${wanting.free} of ${wanting.limit} ${short(wanting.resource)} free; it asks for ${wanting.request}: <b>${wanting.missing} more</b> must be released.</p>
-        <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col"></th></tr></thead>
+        <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col">Detail</th></tr></thead>
         <tbody>${wanting.holders.map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${each.amount}</td><td>${each.text}</td></tr>`)}</tbody></table>
         ${wanting.held_by > wanting.holders.length ? html`<p class="dim">and ${wanting.held_by - wanting.holders.length} more</p>` : null}</section>` : null}
       ${data.waits.map((cluster) => html`<section key=${cluster.text} aria-label="What waits in it"><h2>${cluster.text}</h2>

@@ -34,6 +34,7 @@ def test_starts_of_large_jobs_shown_while_the_load_grows_are_kept_as_those_of_sm
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_demo_of_six_hours_is_calibrated_at_every_age_and_size(tmp_path: Path, seed: int) -> None:
     judge = judged(played(demo(tmp_path, seed, 6)), seed=1, moments=500, jobs=15)

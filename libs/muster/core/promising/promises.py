@@ -181,7 +181,7 @@ def class_of(waited: int, request: Mapping[str, int]) -> int:
 
 
 def size_of(gpus: int) -> int:
-    """The number of the size of a request in whole GPUs. The largest of each: 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    """The number of the size of a request in whole GPUs. The largest of each: 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on."""
     if gpus <= 2:
         return gpus
     doublings = (gpus - 1).bit_length()
