@@ -1,4 +1,4 @@
-"""The processes that ended for a reason that a restart does not correct."""
+"""The processes that ended for a reason that a restart does not correct, or wait for a person."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ RECENT_MS = 600_000
 
 
 def end_findings(state: CellState, ended: Mapping[str, ProcessEnd], now: int) -> list[Finding]:
-    """The ends of processes whose work no process does now; ``now``: ms since the epoch."""
+    """The ends of processes whose work no process does now, and processes that wait; ``now``: ms since the epoch."""
     findings: list[Finding] = []
     for user, ending in sorted(ended.items()):
-        if _missed(state, user, now - ending.at):
+        age = now - ending.at
+        if age < RECENT_MS if ending.waits else _missed(state, user, age):
             service = members(user)[0].replace("_", "-")
-            detail = f"ended {span(max(0, now - ending.at))} ago: {ending.why}"
+            detail = f"{'waits, written' if ending.waits else 'ended'} {span(max(0, age))} ago: {ending.why}"
             findings.append(
                 Finding(
                     "bad", user.replace("_", "-"), detail, f"kubectl -n muster-system logs deploy/muster-{service} -p"

@@ -1,4 +1,4 @@
-"""Why a process ended, written down beside the log: `muster doctor` tells it.
+"""Why a process ended, or waits for a person, written down beside the log: `muster doctor` tells it.
 
 Key ``ended.<user>`` of the cell's state bucket; the next process of the user removes it once it has lasted.
 """
@@ -34,6 +34,8 @@ class ProcessEnd(Struct, frozen=True):
 
     at: int
     why: str
+    waits: bool = False
+    """The process is there, and waits: another process of the user may do the work."""
 
 
 _endings = msgspec.json.Decoder(ProcessEnd)
@@ -47,12 +49,22 @@ async def write_ending(config: Config, user: str, why: Exception, at: int) -> No
         async with asyncio.timeout(LIMIT_S):
             connection = await connect_bus(config, f"muster-{user}-ends", lambda _event, _fields: None)
             try:
-                bucket = _bucket(JetStream(connection), config.cell)
-                entry = await bucket.get(f"{ENDED}.{user}")
-                body = msgspec.json.encode(ProcessEnd(at, str(why)[:MOST]))
-                await bucket.put(f"{ENDED}.{user}", body, revision=entry.revision if entry is not None else 0)
+                await _put(JetStream(connection), config.cell, user, ProcessEnd(at, str(why)[:MOST]))
             finally:
                 await connection.close()
+
+
+async def write_wait(js: JetStream, cell: str, user: str, why: str, at: int) -> None:
+    """Write down for what a process of a user waits; nothing where NATS does not take it."""
+    with contextlib.suppress(BusError, UnansweredError, TimeoutError):
+        async with asyncio.timeout(LIMIT_S):
+            await _put(js, cell, user, ProcessEnd(at, why[:MOST], waits=True))
+
+
+async def _put(js: JetStream, cell: str, user: str, end: ProcessEnd) -> None:
+    bucket, key = _bucket(js, cell), f"{ENDED}.{user}"
+    entry = await bucket.get(key)
+    await bucket.put(key, msgspec.json.encode(end), revision=entry.revision if entry is not None else 0)
 
 
 async def withdraw_ending(js: JetStream, cell: str, user: str) -> None:

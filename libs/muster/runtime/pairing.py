@@ -25,12 +25,16 @@ from muster.events.envelope import UNREADABLE
 from muster.kube.errors import KubeConfigError
 from muster.model.api import NAMESPACES
 from muster.ports import ApiTransport, ApiUnreachableError, LogIdentity
+from muster.runtime.clock import SystemClock
+from muster.runtime.endings import write_wait
 
 KEY = "cluster"
 KNOWN_BY = "kube-system"
 PATIENCE_S = 5.0
 AGAIN_S = 1.0
 """How often a cluster that does not answer, or is another one, is asked again."""
+WRITTEN_MS = 60_000
+"""How often a wait at another cluster is written down."""
 
 
 class ClusterIdentity(Struct, frozen=True):
@@ -68,16 +72,17 @@ async def belong(
     *,
     founds: bool,
     tell: Callable[[str], object] | None = None,
+    user: str = "",
 ) -> bool:
     """Wait until a connection leads to the cluster of the cell; False where the server does not tell its cluster.
 
     ``founds``: record the cluster where no record exists, and always a simulated cluster; ``tell``: receives the reason
-    of
-    the wait at each change, and an empty one at the end. Without ``tell`` the function does not wait.
+    of the wait at each change, and an empty one at the end. Without ``tell`` the function does not wait. ``user``:
+    whose wait at another cluster is written down beside the log, for `muster doctor`.
 
     Raises BusError, UnansweredError, KubeConfigError.
     """
-    told = ""
+    told, written_at = "", 0
     while True:
         try:
             uid = await cluster_uid(transport)
@@ -89,6 +94,10 @@ async def belong(
                 if tell is not None:
                     tell("")
                 return bool(uid)
+            now = SystemClock().now()
+            if user and tell is not None and now >= written_at + WRITTEN_MS:
+                await write_wait(js, identity.cell, user, why, now)
+                written_at = now
         except ApiUnreachableError as err:
             why = f"which cluster this is cannot be known: {err}"
         if tell is None:

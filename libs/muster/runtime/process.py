@@ -131,7 +131,8 @@ class Process(Struct, dict=True):
             self.logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
 
     async def _belong(self, transport: ApiTransport, *, founds: bool) -> bool:
-        return await belong(self.js, self.log.identity, transport, founds=founds, tell=self.tell)
+        user = user_of(self.service)
+        return await belong(self.js, self.log.identity, transport, founds=founds, tell=self.tell, user=user)
 
     def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
         """Logs, metrics and spans of one stage."""
