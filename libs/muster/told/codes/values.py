@@ -257,9 +257,13 @@ class Start(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """The job is charged without an admission."""
+    """The job is charged without an admission. ``by``, ``because``: who started it by hand, and why, where the job
+    says so.
+    """
 
     reason: AdoptionReason
+    by: str = ""
+    because: str = ""
 
 
 class Remainder(Struct, frozen=True):
