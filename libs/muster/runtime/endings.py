@@ -16,6 +16,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE
+from muster.ports import Clock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 
@@ -54,11 +55,11 @@ async def write_ending(config: Config, user: str, why: Exception, at: int) -> No
                 await connection.close()
 
 
-async def write_wait(js: JetStream, cell: str, user: str, why: str, at: int) -> None:
-    """Write down for what a process of a user waits; nothing where NATS does not take it."""
+async def write_wait(js: JetStream, cell: str, user: str, clock: Clock, why: str) -> None:
+    """Write down the wait of a process of a user; nothing where NATS does not take it."""
     with contextlib.suppress(BusError, UnansweredError, TimeoutError):
         async with asyncio.timeout(LIMIT_S):
-            await _put(js, cell, user, ProcessEnd(at, why[:MOST], waits=True))
+            await _put(js, cell, user, ProcessEnd(clock.now(), why[:MOST], waits=True))
 
 
 async def _put(js: JetStream, cell: str, user: str, end: ProcessEnd) -> None:

@@ -29,6 +29,7 @@ from muster.ports import (
 )
 from muster.runtime.config import Config
 from muster.runtime.connecting import open_cell
+from muster.runtime.endings import write_wait
 from muster.runtime.layouts import USERS, members, user_of
 from muster.runtime.pairing import belong, recorded_cluster
 from muster.runtime.process import Tell, reach_api_server
@@ -146,8 +147,8 @@ class LogOpening:
         config = self._config
         transport = await reach_api_server(config, metrics, self._clock, stack)
         founds = service == REACHING[0]
-        user = user_of(self._service)
-        if not await belong(self._js, identity, transport, founds=founds, tell=self._tell, user=user):
+        write = partial(write_wait, self._js, config.cell, user_of(self._service), self._clock)
+        if not await belong(self._js, identity, transport, founds=founds, tell=self._tell, write=write):
             self._logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
         record = CellRecord(transport, config.cell, self._clock)
         self.transport = transport

@@ -12,7 +12,7 @@ The reason names its log, and does not apply to the next log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Struct
@@ -25,15 +25,13 @@ from muster.events.envelope import UNREADABLE
 from muster.kube.errors import KubeConfigError
 from muster.model.api import NAMESPACES
 from muster.ports import ApiTransport, ApiUnreachableError, LogIdentity
-from muster.runtime.clock import SystemClock
-from muster.runtime.endings import write_wait
 
 KEY = "cluster"
 KNOWN_BY = "kube-system"
 PATIENCE_S = 5.0
 AGAIN_S = 1.0
 """How often a cluster that does not answer, or is another one, is asked again."""
-WRITTEN_MS = 60_000
+WRITTEN_S = 60.0
 """How often a wait at another cluster is written down."""
 
 
@@ -72,17 +70,17 @@ async def belong(
     *,
     founds: bool,
     tell: Callable[[str], object] | None = None,
-    user: str = "",
+    write: Callable[[str], Awaitable[None]] | None = None,
 ) -> bool:
     """Wait until a connection leads to the cluster of the cell; False where the server does not tell its cluster.
 
     ``founds``: record the cluster where no record exists, and always a simulated cluster; ``tell``: receives the reason
-    of the wait at each change, and an empty one at the end. Without ``tell`` the function does not wait. ``user``:
-    whose wait at another cluster is written down beside the log, for `muster doctor`.
+    of the wait at each change, and an empty one at the end. Without ``tell`` the function does not wait.
+    ``write``: writes a wait at another cluster down beside the log, for `muster doctor`.
 
     Raises BusError, UnansweredError, KubeConfigError.
     """
-    told, written_at = "", 0
+    told, write_at = "", 0.0
     while True:
         try:
             uid = await cluster_uid(transport)
@@ -94,10 +92,10 @@ async def belong(
                 if tell is not None:
                     tell("")
                 return bool(uid)
-            now = SystemClock().now()
-            if user and tell is not None and now >= written_at + WRITTEN_MS:
-                await write_wait(js, identity.cell, user, why, now)
-                written_at = now
+            now = asyncio.get_running_loop().time()
+            if write is not None and tell is not None and now >= write_at:
+                await write(why)
+                write_at = now + WRITTEN_S
         except ApiUnreachableError as err:
             why = f"which cluster this is cannot be known: {err}"
         if tell is None:

@@ -39,7 +39,7 @@ from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
-from muster.runtime.endings import withdraw_ending
+from muster.runtime.endings import withdraw_ending, write_wait
 from muster.runtime.layouts import user_of
 from muster.runtime.marking import Marking, OwnSnapshots
 from muster.runtime.measuring import Measuring
@@ -131,8 +131,8 @@ class Process(Struct, dict=True):
             self.logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
 
     async def _belong(self, transport: ApiTransport, *, founds: bool) -> bool:
-        user = user_of(self.service)
-        return await belong(self.js, self.log.identity, transport, founds=founds, tell=self.tell, user=user)
+        write = partial(write_wait, self.js, self.config.cell, user_of(self.service), self.clock)
+        return await belong(self.js, self.log.identity, transport, founds=founds, tell=self.tell, write=write)
 
     def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
         """Logs, metrics and spans of one stage."""

@@ -257,8 +257,8 @@ class Start(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """The job is charged without an admission. ``by``, ``because``: who started it by hand, and why, where the job
-    says so.
+    """The job is charged without an admission. ``by``, ``because``: the person that started the job by hand, and the
+    reason, where the job names them.
     """
 
     reason: AdoptionReason
