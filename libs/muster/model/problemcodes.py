@@ -36,6 +36,7 @@ ObjectCode = Literal[
     "not_a_share",
     "not_spark_memory",
     "not_a_policy",
+    "gangs_not_placed",
 ]
 """Fields of any object. ``said``, ``not_decoded``: in the words of the API server, or of a decoder."""
 

@@ -77,6 +77,10 @@ class Entry(Struct):
     """Log time of the resume; 0 while suspended."""
     ran: bool = False
     """The workload has been seen running."""
+    podless_since: int = 0
+    """Log time since when a workload that had pods has none; 0 with a pod, or before the first one."""
+    succeeded: bool = False
+    """A pod has succeeded: the workload may be about to end."""
     pods: int = 0
     """The granted pods, where the tree counts machines."""
     aside: Vector = field(default_factory=dict)

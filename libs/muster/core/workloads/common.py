@@ -45,7 +45,7 @@ from muster.core.objects.podspec import (
     topology_of,
 )
 from muster.core.placement.devices import shares_gpu
-from muster.core.workloads.steering import Steering
+from muster.core.workloads.steering import Steering, gang_asked
 from muster.model.elastic import Counts, Elastic
 from muster.model.placing import GPU, GpuAmounts, PodRules, Topology
 from muster.model.problem import FieldProblem, problem
@@ -235,7 +235,7 @@ class Needs:
             text = meta.labels.get(key) or meta.annotations.get(key)
             if text:
                 labels[key] = text[:40]
-        labels |= not_understood(meta.annotations)
+        labels |= not_understood(meta.annotations) | gang_asked(meta)
         return {**self._on_pods, **labels} if self._on_pods else labels
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:

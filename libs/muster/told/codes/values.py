@@ -261,9 +261,13 @@ class Start(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """The job is charged without an admission."""
+    """The job is charged without an admission. ``by``, ``because``: the person that started the job by hand, and the
+    reason, where the job names them.
+    """
 
     reason: AdoptionReason
+    by: str = ""
+    because: str = ""
 
 
 class Remainder(Struct, frozen=True):

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.scenes import Scene
@@ -16,6 +17,7 @@ from muster.core.actuation.intents import ActuatorState
 from muster.core.actuation.orders import MAX_WORDS, Outstanding, read_refusal
 from muster.core.objects.meta import parse_time
 from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved, SuspensionOrdered
+from muster.events.facts import PodObserved
 from muster.model.keys import Intent
 from muster.model.problem import FieldProblem, problem
 from muster.told.views.story import Story
@@ -54,6 +56,24 @@ def test_the_quota_of_a_job_without_pods_goes_to_the_next(rules: dict[str, str],
 def test_one_with_a_pod_waits_for_the_pod() -> None:
     scene = begun()
     scene.lines("cluster one", "pod one 0", "time +900s")
+    assert ordered(scene) == []
+
+
+def test_one_that_has_lost_its_pods_and_gets_no_others_gives_its_quota_back() -> None:
+    scene = begun()
+    scene.lines("cluster one", "pod one 0", "runs one", "time +900s", "pod-gone one 0", "time +298s")
+    assert ordered(scene) == []
+    scene.lines("time +4s")
+    [event] = scene.bench.happened(SuspensionOrdered)
+    assert (event.ref.name, event.problem) == ("one", problem("", "no_pods", seconds=300))
+
+
+def test_one_with_a_succeeded_pod_may_be_about_to_end() -> None:
+    scene = begun()
+    scene.lines("cluster one", "pod one 0", "runs one")
+    over = facts.pod("one", 0).pod
+    scene.do(PodObserved(pod=replace(over, rv=facts.next_rv(), over=True, succeeded=True)))
+    scene.lines("time +900s")
     assert ordered(scene) == []
 
 

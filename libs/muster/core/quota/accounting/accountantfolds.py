@@ -448,8 +448,15 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     _pod_seen(state, at, event.pod)
 
 
+def _succeeded(state: AccountantState, pod: PodState) -> None:
+    owner = state.presence.owner_of.get(pod.owner_uid, pod.owner_uid)
+    if pod.succeeded and owner in state.entries:
+        state.entries[owner].succeeded = True
+
+
 def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
     podasks.note_sharing(state, observed.ref.uid, observed)
+    _succeeded(state, observed)
     pod = podasks.counted(state, observed)
     touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_short, note_unbound
+from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_podless, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.demand import asks_of, need_of
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
@@ -198,6 +198,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_upgraded(state, entry)
     note_acted(state, entry)
     note_idle(state, entry)
+    note_podless(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
     note_overuse(state, entry)

@@ -185,9 +185,9 @@ USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only the half-life is set."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"preset": _choice(*PRESETS), "reapplied": reapplied}
 """Annotations without a reading stage: deploy/policies read ``reapplied``, and a preset becomes its annotations."""
-RETIRED = ("borrow-freely",)
-"""Annotations of rules that an earlier build had: a tree with one is refused, and so does not decide otherwise in
-silence.
+RETIRED: Mapping[str, tuple[str, ...]] = {"borrow-freely": (), "preset": ("thrifty",)}
+"""Annotations of rules that an earlier build had, each with the values that are gone; without values, all. A tree with
+one is refused, and so does not decide otherwise in silence.
 """
 KNOWN = (*_READERS, *_CHECKED)
 """The known annotations, without prefix."""
@@ -201,12 +201,12 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
     for name in sorted(settings):
         row = _READERS.get(name)
         try:
+            if name in RETIRED and settings[name] in (RETIRED[name] or (settings[name],)):
+                raise _wrong("retired")
             if row is not None:
                 values[row[0]] = row[1](settings[name])
             elif name in _CHECKED:
                 _CHECKED[name](settings[name])
-            elif name in RETIRED:
-                raise _wrong("retired")
         except RuleError as err:
             wrong.append(annotation(name, err))
     # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
