@@ -338,7 +338,7 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
 
 def _rests_ms(reason: DeferralReason, *, placed: bool) -> int:
     """How long (ms) a claimant rests. In a busy queue the running work of lower priority changes often. ``placed``: the
-    plan was tried on nodes. Where nobody can be evicted, no node was looked at.
+    plan was tried on nodes. Without a job to evict no node was looked at.
     """
     if placed and reason != "nothing_evictable":
         return NO_NODES_MS
