@@ -86,6 +86,10 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 	$(if $(AUTOSCALER),MUSTER_RAY_AUTOSCALER=$(AUTOSCALER) $(INSIDE) $(PYTEST) --durations=0 tests/ray/test_in_the_loop.py,\
 		$(INSIDE) $(PYTEST) --durations=5 tests/ray || $(call once_more,tests/ray,$(INSIDE)))
 
+kuberay: controlplane  ## the real KubeRay operator beside Muster: upgrades, all its samples (KUBERAY=a clone of its repository, once)
+	MUSTER_TEST_KUBERAY=$(KUBERAY) PYTHONPATH=tests $(BIN)/python -m kit.realkuberay build
+	$(INSIDE) $(PYTEST) --durations=5 tests/kuberay
+
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py tests/sim/*_props.py || exit 1; done
 
@@ -173,4 +177,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray shake chaos nightly controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom

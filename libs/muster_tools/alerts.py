@@ -219,6 +219,7 @@ ALERTS = (
             "`down`: `kubectl -n muster-system describe pod` of that server.",
             "`jetstream_off`, `unwritable`: its disk was full; once there is room its liveness probe starts it again.",
             "`no_quorum`: start the servers that are down; nothing is stored until then.",
+            "`absent`, `few`: a stream lacks a copy; `muster doctor` has the command for each.",
         ),
     ),
     Alert(

@@ -92,7 +92,7 @@ async def _of_log(reading: LogReading, clock: Clock, store: int) -> list[Finding
     reserved = reserves(identity.cell, Limits(max_bytes=state.usage.max_bytes))
     stores = store_findings(await fills(reading.js, identity), reserved, store)
     view = await _by_the_log(reading, after)
-    ends = end_findings(state, ended, after)
+    ends = end_findings(state, ended)
     return [*ends, *judged(state, place, before, after), *stores, *view]
 
 

@@ -48,13 +48,13 @@ async def cluster_findings(
     acting: bool,
     policies: bool = True,
     kinds: Collection[str] = KINDS,
-    ours: str = "",
+    ours: str | None = "",
     native: bool = False,
 ) -> list[Finding]:
     """All findings. ``acting``: with the rights to write. Raises ApiUnreachableError.
 
     ``policies``: false for a simulated server, which has no policies. ``kinds``: the enabled workload kinds.
-    ``ours``: the holder of the cluster's lease that is not another Muster. ``native``: kube-scheduler is to place the
+    ``ours``: as of :func:`owner_findings`. ``native``: kube-scheduler is to place the
     gangs of jobs.
     """
     try:

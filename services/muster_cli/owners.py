@@ -69,11 +69,12 @@ async def owner_findings(
     acting: bool,
     clock: Clock | None = None,
     kinds: Collection[str] = ("RayJob",),
-    ours: str = "",
+    ours: str | None = "",
 ) -> list[Finding]:
     """The other active owners, worst first: a problem for acting, a note for watching.
 
-    ``ours``: the holder of the cluster's lease that is not another owner, see ``clusterlease.holder_of``.
+    ``ours``: the holder of the cluster's lease that is not another owner, see ``clusterlease.holder_of``; empty where
+    no log is looked at, and None where the log does not tell: the Muster that runs here may be that of the log.
     """
     now = (clock or SystemClock()).now()
     active = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
@@ -85,11 +86,11 @@ async def owner_findings(
         fix = owner.way_out or f"stop it or take {', '.join(kinds)} from it before Muster acts here"
         findings.append(Finding(grade, f"other owner {owner.name}", owner.does, f"{fix} ({why})"))
     deployments = await own_deployments(transport)
-    if deployments:
+    if deployments and ours == "":
         fix = "stop it (scale it to 0), or leave acting to it"
         findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(deployments)}", fix))
     lease = await acting_lease(transport, now)
-    if lease and lease != ours:
+    if lease and ours is not None and lease != ours:
         text = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
         findings.append(Finding(grade, "acting Muster", text, "leave acting to it, or scale its actuator to 0"))
     alone = Finding(
@@ -110,11 +111,11 @@ async def acting_lease(transport: ApiTransport, now: int) -> str:
 async def _active(transport: ApiTransport, owner: QueueManager, now: int) -> str:
     """The sign that an owner is active; empty without a sign."""
     for name in owner.deployments:
-        for item in await _items(transport, DEPLOYMENTS, "", {"fieldSelector": f"metadata.name={name}"}):
+        for item in await items(transport, DEPLOYMENTS, "", {"fieldSelector": f"metadata.name={name}"}):
             if (item.get("status") or {}).get("availableReplicas"):
                 return f"deployment {item['metadata']['namespace']}/{name}"
     for namespace in owner.namespaces:
-        for item in await _items(transport, LEASES, namespace, {}):
+        for item in await items(transport, LEASES, namespace, {}):
             name, spec = item["metadata"]["name"], item.get("spec") or {}
             if name.startswith(owner.leases) and spec.get("holderIdentity") and _is_fresh(spec, now):
                 return f"lease {namespace}/{name} held by {spec['holderIdentity']}"
@@ -141,17 +142,17 @@ async def _kueue_takes(transport: ApiTransport, kinds: Collection[str]) -> bool:
 
 async def own_deployments(transport: ApiTransport) -> list[str]:
     """Deployments of Muster that have a running pod, ``namespace/name``."""
-    items = await _items(transport, DEPLOYMENTS, "", {"labelSelector": OURS})
-    running = [item for item in items if (item.get("status") or {}).get("availableReplicas")]
+    deployments = await items(transport, DEPLOYMENTS, "", {"labelSelector": OURS})
+    running = [item for item in deployments if (item.get("status") or {}).get("availableReplicas")]
     return [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in running]
 
 
-async def _items(
+async def items(
     transport: ApiTransport, resource: ApiResource, namespace: str, query: dict[str, str]
 ) -> list[dict[str, Any]]:
     """The objects a list shows; none when we may not look, or there is nothing of the kind."""
     answer = await transport.request("GET", resource.path(namespace), query={**query, "limit": "50"})
     if not answer.ok:
         return []
-    items: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("items") or []
-    return items
+    listed: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("items") or []
+    return listed

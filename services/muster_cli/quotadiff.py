@@ -15,7 +15,7 @@ from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.model.demand import Demand, Shortfall
 from muster.model.kaiqueue import KaiQueue
-from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
+from muster.model.quota import KAI_ROOT, NO_GPUS, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 from muster.told.readmodel.readstate import ReadState
@@ -116,7 +116,8 @@ def with_queues(state: ReadState, queues: Collection[KaiQueue]) -> QuotaTree:
     named = {queue.name for queue in queues}
     there = [kai_queue for kai_queue in state.kai_queues.values() if kai_queue.name not in named]
     old = state.queues.ledger.trees.get(KAI_ROOT)
-    return tree_of(compile_queues([*there, *queues]), old.nodes[0].limit if old is not None else {})
+    limit, gpus = ({}, NO_GPUS) if old is None else (old.nodes[0].limit, old.gpus)
+    return tree_of(compile_queues([*there, *queues]), limit, gpus=gpus)
 
 
 def _rules(old: QuotaTree | None, new: QuotaTree) -> list[FieldChange]:

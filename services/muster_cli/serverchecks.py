@@ -54,6 +54,16 @@ SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
         lambda trouble: f"{trouble.stream or 'JetStream'} has no leader; nothing is stored until it has one",
         f"within 10 s it has; if it has not: {_PODS}",
     ),
+    "absent": (
+        lambda trouble: f"it has no copy of {trouble.stream}, which is to be on it: it knows another history of NATS",
+        "empty its store: kubectl -n muster-system delete pvc data-{0} --wait=false; then delete pod {0}",
+    ),
+    "few": (
+        lambda trouble: (
+            f"{trouble.stream} is on {counted(trouble.number, 'server')}: one that dies may lose or stop it"
+        ),
+        "nats stream edit STREAM --replicas 3, as user admin; the keeper does so after a repair by itself",
+    ),
     "lost": (
         lambda trouble: f"no copy of {trouble.stream} is whole: at least {counted(trouble.number, 'message')} lost",
         "muster log verify names the first one; then muster log recover",
@@ -124,7 +134,8 @@ def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: st
         text, fix = SAID[trouble.cause]
         grade: Grade = "note" if trouble.cause in ("behind", "nearly_full") else "bad"
         title = f"NATS server {trouble.server}" if trouble.server else "NATS servers"
-        findings.append(Finding(grade, title, text(trouble), fix.format(trouble.server)))
+        way_out = fix.format(trouble.server).replace("STREAM", trouble.stream)
+        findings.append(Finding(grade, title, text(trouble), way_out))
     return findings
 
 

@@ -24,6 +24,7 @@ from kit.controlplane.pytest_plugin import (
     pytest_runtest_teardown,
 )
 from kit.guarded import guarded
+from kit.installation import pytest_terminal_summary
 from kit.muster import Muster, running
 from kit.nats import nats_server
 from muster.bus.server import EmbeddedServer
@@ -38,6 +39,7 @@ __all__ = [
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_teardown",
+    "pytest_terminal_summary",
 ]
 
 
@@ -50,14 +52,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the figures that tests have measured (kit.installation.figure)."""
-    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
-        for name, value in getattr(report, "user_properties", ()):
-            if name == "figure" and report.when == "call":
-                terminalreporter.write_line(f"figure: {value}")
 
 
 @contextlib.asynccontextmanager

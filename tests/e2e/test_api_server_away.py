@@ -15,11 +15,13 @@ from kit.controlplane import ControlPlane, User
 from kit.controlplane.build import Binaries
 from kit.fleet import Fleet
 from kit.waiting import until
+from muster.kube.backoff import AWAY_CAP_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SERVICE = User("muster-service")
-AWAY_S = 25.0
+AWAY_S = 3 * AWAY_CAP_S
+"""Long enough for every pause between two tries to have grown to its longest."""
 FIRST_S = 15.0
 
 

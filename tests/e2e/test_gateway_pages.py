@@ -12,7 +12,6 @@ from kit.cli import Cli
 
 PAGES = {"": "Quotas", "jobs": "Asks for", "nodes": "gpu-1", "whatif": "Outcome", "health": "muster doctor"}
 LOCAL = "(at) => new Date(new Date(at) - new Date().getTimezoneOffset() * 60000 + 999).toISOString().slice(0, 19)"
-SERIOUS = "({violations}) => violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
 
 
 async def asked(page: Page, path: str) -> dict[str, object]:
@@ -126,6 +125,13 @@ class User:
         await self.page.holds(f"!!document.querySelector('{field}')")
         await self.page.run(f"document.querySelector('{field}').value = {json.dumps(value)}")
 
+    async def chooses(self, field: str, value: str) -> None:
+        """A value of a list."""
+        self._clicks += 1
+        await self.page.holds(f"!!document.querySelector('{field} option[value={value}]')")
+        event = "dispatchEvent(new Event('change', { bubbles: true }))"
+        await self.page.run(f"(e => {{ e.value = '{value}'; e.{event}; }})(document.querySelector('{field}'))")
+
     async def goes_to(self, at: object) -> None:
         """To a date and time."""
         await self.click("button.moment")
@@ -142,11 +148,11 @@ class User:
         yield
         await self.page.sees(sees)
         await self.page.picture(self._pictures / f"{name.replace(' ', '-')}.png")
-        assert self._clicks <= 5, f"{name} takes {self._clicks} clicks"
+        assert self._clicks <= 4, f"{name} takes {self._clicks} clicks"
 
 
 @pytest.mark.slow
-async def test_each_of_ten_tasks_takes_five_clicks_at_most(shown: tuple[Page, str], tmp_path: Path) -> None:
+async def test_each_task_of_a_first_day_takes_four_clicks_at_most(shown: tuple[Page, str], tmp_path: Path) -> None:
     page, url = shown
     user = User(page, url, tmp_path)
     async with user.task("why does my job wait", sees="request 48, max 24"):
@@ -167,8 +173,7 @@ async def test_each_of_ten_tasks_takes_five_clicks_at_most(shown: tuple[Page, st
     async with user.task("which node is fragmented", sees="of 8 GPUs free"):
         await user.click("nav a", "Nodes")
     async with user.task("who borrows", sees="borrowed"):
-        row = "[...document.querySelectorAll('.tree tr')].find((e) => e.innerText.includes('interns'))"
-        await page.holds(f"!!{row}?.querySelector('.hot')")
+        await page.holds("!!document.querySelector('.tree tr .hot')")
     async with user.task("what failed", sees="search/broken-0"):
         await user.click(".counts a", "failed")
     async with user.task("is the system healthy", sees="some objects need attention"):
@@ -176,6 +181,21 @@ async def test_each_of_ten_tasks_takes_five_clicks_at_most(shown: tuple[Page, st
     first = (await asked(page, "jobs/language/pretrain-0"))["events"][0]["at"]  # type: ignore[index]
     async with user.task("show me an earlier time", sees="language/pretrain-0"):
         await user.goes_to(first)
+    async with user.task("hold all that waits for the same", sees="Copied"):
+        await page.run("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+        await user.click(".counts a", "waiting")
+        await user.chooses(".filters select", "reason")
+        await user.click(".group button", "Select")
+        await user.click(".bulk .button", "Copy the commands")
+        rows = "document.querySelectorAll('tbody')[0].querySelectorAll('td input:checked').length"
+        await page.holds(f"{rows} > 0 && window.copied.split('\\n').length === {rows}")
+        assert (await page.run("window.copied")).startswith("muster hold RayJob/")
+    async with user.task("what became of my job", sees="Timeline"):
+        await user.types("#find", "interns/sweep-1")
+        await page.run("document.querySelector('header form').requestSubmit()")
+        await page.sees("evicted leaves")
+        words = await page.run("document.querySelector('.life').getAttribute('aria-label')")
+        assert words.startswith("waited ") and ", ran " in words
     async with user.task("send this to a colleague", sees="Copied"):
         await page.run("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
         await user.click("a.job", "vision/too-large-0")
@@ -188,7 +208,8 @@ async def test_each_of_ten_tasks_takes_five_clicks_at_most(shown: tuple[Page, st
 async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tuple[Page, str], tmp_path: Path) -> None:
     page, url = shown
     job = (await asked(page, "jobs?state=waiting"))["jobs"][0]  # type: ignore[index]
-    places = {**PAGES, f"job/{job['namespace']}/{job['name']}": "What happened"}
+    owned = {"jobs?group=owner": "no owner", "jobs?state=waiting&group=reason": "Select"}
+    places = {**PAGES, **owned, f"job/{job['namespace']}/{job['name']}": "What happened"}
     script = axe()
     for width, dark in ((1440, False), (400, True)):
         await page.size(width, 900, dark=dark)
@@ -196,9 +217,10 @@ async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tu
             await page.open(url + path)
             await page.sees(text)
             await page.holds("!document.body.innerText.includes('Loading…')")
-            await page.picture(tmp_path / f"{path.partition('/')[0] or 'overview'}-{width}.png")
+            name = path.partition("/")[0].replace("?", "-").replace("&", "-") or "overview"
+            await page.picture(tmp_path / f"{name}-{width}.png")
             await page.run(script + "; true")
-            found = await page.run(f"axe.run().then({SERIOUS})")
+            found = await page.run("axe.run().then(({violations}) => violations)")
             assert found == [], f"{path} at {width}: {[(each['id'], each['nodes'][0]['html']) for each in found]}"
             await page.click("button.moment")
             await page.holds("!!document.querySelector('.asked')")

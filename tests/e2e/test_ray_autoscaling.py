@@ -4,6 +4,9 @@ The operator is the simulated one and its pods are real; the autoscaler writes w
 what a head says goes the way of the reader's facts.
 """
 
+import re
+import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +16,8 @@ import pytest_asyncio
 from kit.cluster import RAY, TREES, Cluster
 from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
-from kit.elastic import HEAD_CPU, raycluster
+from kit.elastic import HEAD_CPU, raycluster, tree
+from kit.installation import figure
 from kit.muster import running
 from kit.raywalk import NAME, NAMESPACE, Walk
 from muster.bus.server import EmbeddedServer
@@ -30,8 +34,7 @@ CORE = 1_000
 async def walk(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Walk]:
     """Muster with the tree T0 (video: 14 cpu, counted in full) on an empty cluster."""
     async with Cluster(muster_plane, pods=True) as cluster, running(cluster, nats_server.url, tmp_path) as muster:
-        tree = await cluster.apply_tree()
-        del tree
+        await cluster.apply_tree()
         yield Walk(muster)
 
 
@@ -101,6 +104,33 @@ async def test_exactly_what_fits_and_the_same_manifest_again_and_again(walk: Wal
     refusals = await walk.told(GrowthDenied)
     assert refusals and refusals[-1].short.resource == "cpu"
     assert walk.charged() <= 14 * CORE + HEAD_CPU
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: what it shows was not read")
+async def test_describe_alone_says_within_5_s_why_growth_is_denied(walk: Walk, request: pytest.FixtureRequest) -> None:
+    """Two workers fit; Ray wants a third one."""
+    room = tree((NAMESPACE, "2500m", "2500m"))["spec"]
+    await walk.kube.patch(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system", patch={"spec": room})
+    await walk.create()
+    for number in range(2):
+        walk.scaler.start(f"actor-{number}")
+    await walk.until_sized(2, 2, 2)
+    walk.scaler.start("one too many")
+    await walk.tick()
+    began, shown = time.monotonic(), ""
+
+    async def says() -> bool:
+        nonlocal shown
+        shown = await walk.cluster.kubectl("describe", "raycluster", "-n", NAMESPACE, NAME)
+        return f"1 more for RayCluster {NAMESPACE}/{NAME} do not fit: cpu in quota root/{NAMESPACE}" in shown
+
+    try:
+        await walk.cluster.until(says, 5.0, "the Event")
+    except AssertionError as err:
+        err.add_note(shown)
+        raise
+    figure(request, "growth denied, seen by kubectl describe", f"{time.monotonic() - began:.1f} s after Ray's demand")
+    assert re.search(r"Warning +GrowthDenied .*cpu in quota root/video: request 1, max 2500m, used", shown)
 
 
 @pytest.mark.row(12, 14)

@@ -21,10 +21,13 @@ from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer, free_port
 from muster.fakecluster.world import SimCluster
 from muster.model import api
+from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.pairing import cluster_uid, record_cluster, recorded_cluster
 from muster.runtime.service import _serve
 from muster.runtime.witness import name_of
+from muster_cli.buschecks import bus_findings
+from muster_cli.reading import LogPlace
 
 
 class Scene:
@@ -83,7 +86,9 @@ async def scene(nats_server: EmbeddedServer, js: JetStream, cell: str, tmp_path:
 
 
 @pytest.mark.parametrize("service", ["watcher", "actuator", "gateway"])
-async def test_a_service_with_the_kubeconfig_of_another_cluster_is_refused(scene: Scene, service: str) -> None:
+async def test_a_service_with_the_kubeconfig_of_another_cluster_is_refused(
+    scene: Scene, service: str, tmp_path: Path
+) -> None:
     own, other = await cluster_uid(scene.own.transport()), await cluster_uid(scene.other.transport())
     end = await scene.log.end()
     async with scene.running(service) as task:
@@ -104,6 +109,20 @@ async def test_a_service_with_the_kubeconfig_of_another_cluster_is_refused(scene
         assert (await scene.log.end(), pointer and pointer.generation) == (end, 1)
         lease = api.LEASES.path("muster-system", name_of(scene.log.identity.cell))
         assert (await scene.other.transport().request("GET", lease)).status == 404
+        doctor = LogPlace(Config(nats_url=scene.url, cell=scene.log.identity.cell))
+
+        async def told() -> bool:
+            findings = await bus_findings(doctor, SystemClock())
+            return any(found.title == service and own in found.detail and other in found.detail for found in findings)
+
+        await until(told, 20.0, 0.5, what="the doctor to say why it waits")
+
+        async def doctor_names_it() -> bool:
+            state = await Cli(tmp_path).run("doctor", "--url", scene.url, "--cell", scene.log.identity.cell)
+            line = next((line for line in state.out.splitlines() if "is another one" in line), "")
+            return service in line and "waits" in line
+
+        await until(doctor_names_it, 20.0, what="doctor to name it, although another process may lead")
 
 
 async def test_a_person_gives_a_cell_to_another_cluster(scene: Scene, tmp_path: Path) -> None:

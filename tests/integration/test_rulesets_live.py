@@ -134,75 +134,79 @@ def most_proposed(commits: list[Stored]) -> int:
     return max(sizes, default=0)
 
 
-async def test_in_force_when_the_last_old_replica_has_left_and_not_before(tmp_path: Path) -> None:
+async def test_mixed_and_back_and_in_force_when_the_last_old_replica_has_left(tmp_path: Path) -> None:
     async with versions(tmp_path) as found:
-        fleet = found.fleet
-        # Of the sorter both versions run, side by side; of the others the next one alone.
-        await found.start_next(SORTER, 2)
-        await found.upgrade(*(service for service in STAGES if service != SORTER))
-        await until(
-            lambda: len(found.waits_for()) == 1 and "runs queue_sorter/0 up to rule set 1" in found.waits_for()[0],
-            LONG_S,
-            what="the accountant to wait for the old sorter alone",
-        )
-        await found.for_a_while()
-        assert await found.activated() == [], "a replica that does not know it lives"
-        await fleet.remove(SORTER)
-        await until(found.activated, LONG_S, 0.5, what="the rule set to be in force")
-        (at,) = await found.activated()
-        await found.three_jobs()
-        await found.three_jobs()
-
-        commits = await fleet.commits()
-        assert {stored.commit.ruleset for stored in commits if stored.commit.in_seq < at} == {1}
-        later = [stored for stored in commits if stored.commit.in_seq >= at]
-        assert {stored.commit.ruleset for stored in later} == {NEXT}, "all switched at that very sequence"
-        assert most_proposed(later) == 1, "and decide by it"
-        assert not [name for name, process in fleet.running.items() if set(process.ends) - {0}], "nobody stumbled"
-
-        path = await found.exported(tmp_path)
-        whole(await found.replayed("next", path))
-        for refused in await found.replayed("this", path):
-            assert refused.code == 1, refused
-            assert "rule set 2 is in force and this build knows rule sets up to 1; upgrade it" in refused.err
-            assert "Traceback" not in refused.err
-
-        old = await fleet.add(SORTER)
-        await until(lambda: UNAVAILABLE in old.ends, LONG_S, what="the old version to stop")
-        said = [line["message"] for line in old.noted("log_unreadable")]
-        assert "rule set 2 is in force and this build knows rule sets up to 1; upgrade it" in said[0]
-        await fleet.remove(SORTER)
-        assert await fleet.leader("queue_sorter") == f"{SORTER}-2", "it never led"
-        await found.three_jobs()
+        await back_to_the_old_version_before_it_is_in_force(found, tmp_path)
+        await in_force_when_the_last_old_replica_has_left_and_not_before(found, tmp_path)
 
 
-async def test_back_to_the_old_version_before_it_is_in_force(tmp_path: Path) -> None:
-    async with versions(tmp_path) as found:
-        fleet = found.fleet
-        both = (SORTER, ACCOUNTANT)
-        await found.upgrade(*both)
-        await until(found.waits_for, LONG_S, what="the accountant to wait for the others")
-        await found.for_a_while()
-        for service in both:
-            await fleet.remove(service)
-            await fleet.add(service)
-        await fleet.healthy()
-        await found.three_jobs()
-        await found.three_jobs()
-        assert await found.activated() == []
-        commits = await fleet.commits()
-        assert {stored.commit.ruleset for stored in commits} == {1}
-        assert not [name for name, process in fleet.running.items() if set(process.ends) - {0}], "nobody stumbled"
-        path = await found.exported(tmp_path)
-        for version in ("this", "next"):
-            whole(await found.replayed(version, path))
-        # With that one rule changed, the first decision that differs on the canonical schedule is named.
-        differs = await found.changed(path)
-        assert differs.code == VIOLATED, differs
-        assert re.match(r"[1-9]\d* decisions are the same; then they differ:", differs.out), differs
-        assert differs.out.count("stage queue_sorter, after commit") == 2
-        # The old one cannot be told to put in force what it does not know.
-        wrong = await fleet.add(ACCOUNTANT, 2, env=WANTED)
-        await until(lambda: MISCONFIGURED in wrong.ends, LONG_S, what="the setting to be refused")
-        assert "ruleset is 2; this build knows 1 to 1" in wrong.log.read_text()
-        assert "Traceback" not in json.dumps(wrong.tail())
+async def back_to_the_old_version_before_it_is_in_force(found: Versions, folder: Path) -> None:
+    fleet, both = found.fleet, (SORTER, ACCOUNTANT)
+    await found.upgrade(*both)
+    await until(found.waits_for, LONG_S, what="the accountant to wait for the others")
+    await found.three_jobs()
+    for service in both:
+        await fleet.remove(service)
+        await fleet.add(service)
+    await fleet.healthy()
+    await found.three_jobs()
+    await found.three_jobs()
+    assert await found.activated() == []
+    commits = await fleet.commits()
+    assert {stored.commit.ruleset for stored in commits} == {1}
+    assert not [name for name, process in fleet.running.items() if set(process.ends) - {0}], "nobody stumbled"
+    path = await found.exported(folder)
+    for version in ("this", "next"):
+        whole(await found.replayed(version, path))
+    # With that one rule changed, the first decision that differs on the canonical schedule is named.
+    differs = await found.changed(path)
+    assert differs.code == VIOLATED, differs
+    assert re.match(r"[1-9]\d* decisions are the same; then they differ:", differs.out), differs
+    assert differs.out.count("stage queue_sorter, after commit") == 2
+    # The old one cannot be told to put in force what it does not know.
+    wrong = await fleet.add(ACCOUNTANT, 2, env=WANTED)
+    await until(lambda: MISCONFIGURED in wrong.ends, LONG_S, what="the setting to be refused")
+    assert "ruleset is 2; this build knows 1 to 1" in wrong.log.read_text()
+    assert "Traceback" not in json.dumps(wrong.tail())
+    await fleet.remove(wrong.name)
+
+
+async def in_force_when_the_last_old_replica_has_left_and_not_before(found: Versions, folder: Path) -> None:
+    fleet = found.fleet
+    # Of the sorter both versions run, side by side; of the others the next one alone.
+    await found.start_next(SORTER, 2)
+    await found.upgrade(*(service for service in STAGES if service != SORTER))
+    await until(
+        lambda: len(found.waits_for()) == 1 and "runs queue_sorter/0 up to rule set 1" in found.waits_for()[0],
+        LONG_S,
+        what="the accountant to wait for the old sorter alone",
+    )
+    await found.for_a_while()
+    assert await found.activated() == [], "a replica that does not know it lives"
+    await fleet.remove(SORTER)
+    await until(found.activated, LONG_S, 0.5, what="the rule set to be in force")
+    (at,) = await found.activated()
+    await found.three_jobs()
+    await found.three_jobs()
+
+    commits = await fleet.commits()
+    assert {stored.commit.ruleset for stored in commits if stored.commit.in_seq < at} == {1}
+    later = [stored for stored in commits if stored.commit.in_seq >= at]
+    assert {stored.commit.ruleset for stored in later} == {NEXT}, "all switched at that very sequence"
+    assert most_proposed(later) == 1, "and decide by it"
+    assert not [name for name, process in fleet.running.items() if set(process.ends) - {0}], "nobody stumbled"
+
+    path = await found.exported(folder)
+    whole(await found.replayed("next", path))
+    for refused in await found.replayed("this", path):
+        assert refused.code == 1, refused
+        assert "rule set 2 is in force and this build knows rule sets up to 1; upgrade it" in refused.err
+        assert "Traceback" not in refused.err
+
+    old = await fleet.add(SORTER)
+    await until(lambda: UNAVAILABLE in old.ends, LONG_S, what="the old version to stop")
+    said = [line["message"] for line in old.noted("log_unreadable")]
+    assert "rule set 2 is in force and this build knows rule sets up to 1; upgrade it" in said[0]
+    await fleet.remove(SORTER)
+    assert await fleet.leader("queue_sorter") == f"{SORTER}-2", "it never led"
+    await found.three_jobs()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,17 @@ from muster.core.workloads.registry import KINDS
 TEMPLATE = "PodTemplateSpec"
 MOST = 6
 """Objects of a kind that there are at a time: for more of them one is deleted first."""
+MARKS = (
+    "quota.scheduling.alibabacloud.com/name",
+    "kai.scheduler/queue",
+    "muster.dev/granted",
+    "muster.dev/intent",
+    "batch.kubernetes.io/controller-uid",
+    "ray.io/is-ray-node",
+    "app",
+)
+"""Labels and annotations that decide how a pod or a job is counted, and one that does not."""
+SIZES = ("parallelism", "completions", "replicas", "minReplicas", "maxReplicas", "numNodes", "size", "instances")
 PROPAGATION = ("Background", "Foreground", "Orphan")
 STATUSES = (400, 403, 404, 405, 409, 410, 413, 415, 422)
 """Answers of a server that works."""
@@ -57,7 +68,10 @@ def controller_of_pods(api_version: str, kind: str, namespace: str) -> Object:
 class Tenant:
     """Acts as one user in one namespace. ``done``: {what was tried: how often it passed}."""
 
-    def __init__(self, kube: KubeClient, schemas: Schemas, namespace: str, seed: int) -> None:
+    def __init__(
+        self, kube: KubeClient, schemas: Schemas, namespace: str, seed: int, more: Sequence[Callable[[], Object]] = ()
+    ) -> None:
+        """``more``: what else the tenant makes."""
         self.done: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.last: list[str] = []
@@ -70,12 +84,14 @@ class Tenant:
             *(lambda each=each: controller_of_pods(*each, namespace) for each in others),
             self._pod,
         ]
+        self._makers += [self._submitter, *more]
         pairs = {(row.resource.api_version, kind) for kind, row in KINDS.items()} | {*others, ("v1", "Pod")}
         self._kinds = sorted(pairs)
 
     async def step(self) -> None:
         """One act."""
         acts = (self._make, self._make, self._plain, self._edit, self._edit, self._edit, self._part, self._delete)
+        acts += (self._relabel, self._grow)
         await self._chance.choice(acts)()
 
     def _job(self, kind: str) -> Object:
@@ -89,6 +105,14 @@ class Tenant:
         made["spec"] |= {"schedulerName": "muster", "terminationGracePeriodSeconds": 0}
         made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "5", "memory": "1Gi"}}
         return made
+
+    def _submitter(self) -> Object:
+        """A RayJob that runs on a cluster of the namespace: only its submitter is its own."""
+        made = self._job("RayJob")
+        made["metadata"]["annotations"] = {"sim.muster.dev/runtime": "9h"}
+        for field in ("rayClusterSpec", "shutdownAfterJobFinishes"):
+            made["spec"].pop(field, None)
+        return {**made, "spec": {**made["spec"], "clusterSelector": {"ray.io/cluster": "mine"}, "suspend": False}}
 
     def _some(self, found: Object) -> list[Edit]:
         """One edit, or two."""
@@ -155,6 +179,32 @@ class Tenant:
         attempt = self._kube.patch(found["apiVersion"], kind, name, self._namespace, patch=patch, subresource=part)
         await self._try(f"{part} of {kind}", attempt, name)
 
+    async def _relabel(self) -> None:
+        """Other labels, annotations or owners: of another queue, of nobody, of a job that counts already."""
+        found = await self._any()
+        if found is None:
+            return
+        key = self._chance.choice(MARKS)
+        value = self._chance.choice((None, "root/algorithm/text", "false", "x"))
+        changes: list[Object] = [{"labels": {key: value}}, {"annotations": {key: value}}]
+        changes += [{"ownerReferences": None}, {"labels": None}]
+        patch = {"metadata": self._chance.choice(changes)}
+        kind, name = found["kind"], found["metadata"]["name"]
+        await self._try(
+            f"relabel {kind}", self._kube.patch(found["apiVersion"], kind, name, self._namespace, patch=patch), patch
+        )
+
+    async def _grow(self) -> None:
+        """A number of pods of some object, up or down."""
+        found = await self._any()
+        numbers = [] if found is None else [*_numbers(found.get("spec") or {}, "/spec")]
+        if found is None or not numbers:
+            return
+        kind, name, path = found["kind"], found["metadata"]["name"], self._chance.choice(numbers)
+        edits = [{"op": "replace", "path": path, "value": self._chance.choice((0, 1, 2, 4, 30))}]
+        attempt = self._kube.patch(found["apiVersion"], kind, name, self._namespace, patch=edits)
+        await self._try(f"scale {kind}", attempt, (name, edits))
+
     async def _delete(self) -> None:
         found = await self._any()
         if found is not None:
@@ -162,6 +212,18 @@ class Tenant:
             name, kind = found["metadata"]["name"], found["kind"]
             attempt = self._kube.delete(found["apiVersion"], kind, name, self._namespace, propagation=how)
             await self._try(f"delete {kind}, {how}", attempt, name)
+
+
+def _numbers(value: Any, path: str) -> Iterator[str]:
+    """The JSON pointers of the numbers by which an object says how many pods it wants."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in SIZES and isinstance(inner, int):
+                yield f"{path}/{key}"
+            yield from _numbers(inner, f"{path}/{key.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _numbers(inner, f"{path}/{index}")
 
 
 # --- the judge --------------------------------------------------------------------------------------------------------

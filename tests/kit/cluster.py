@@ -349,6 +349,24 @@ class Cluster:
         found = await self.kube.list_objects("v1", "Pod", namespace)
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in found}
 
+    async def kubectl(self, *arguments: str) -> str:
+        """What the real kubectl prints to an administrator."""
+        command = (
+            "kubectl",
+            "--kubeconfig",
+            str(self.plane.kubeconfig),
+            "--cache-dir",
+            str(self.plane.folder / "kubectl"),
+        )
+        piped = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *command, *arguments, stdout=piped, stderr=asyncio.subprocess.STDOUT
+        )
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+        assert process.returncode == 0, f"kubectl {' '.join(arguments)} ends with {process.returncode}:\n{out.decode()}"
+        return out.decode()
+
     async def table(self, path: str) -> list[dict[str, str]]:
         """What `kubectl get` prints: a row each, {COLUMN: cell}."""
         headers = {"Authorization": f"Bearer {self.plane.admin.token}", "Accept": TABLE}

@@ -1,7 +1,7 @@
 """A control plane with everything of deploy/ applied, and its users: tenants, a queue manager, break-glass."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
@@ -9,8 +9,9 @@ from kit import jobs
 from kit.cluster import RAY, SCHEDULING, add_nodes, document_job, furnish
 from kit.controlplane import ControlPlane, User
 from kit.deployed import account, account_groups, objects
-from kit.installation import ACCOUNTS
+from kit.installation import KUBERAY
 from kit.kubeclient import ApiError, KubeClient, Object
+from kit.kubelet import KUBELET
 from kit.waiting import until
 from muster.core.gang.declare import NAME_LABELS as GANG_NAMES
 from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, INTENT, QUEUED_AT
@@ -104,11 +105,19 @@ ROLES = {
 
 
 @contextlib.asynccontextmanager
-async def guarded(*, works: bool = False) -> AsyncIterator[ControlPlane]:
-    """A control plane with everything of deploy/ applied, and the users. ``works``: with nodes that run pods."""
+async def guarded(
+    *,
+    works: bool = False,
+    kuberay: User = KUBERAY,
+    arguments: Mapping[str, Sequence[str]] | None = None,
+) -> AsyncIterator[ControlPlane]:
+    """A control plane with everything of deploy/ applied, and the users. ``works``: with nodes that run pods.
+
+    ``kuberay``: who KubeRay's operator is; ``arguments``: see `ControlPlane`.
+    """
     tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE, ARGO]
-    users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, *ACCOUNTS, AUTOSCALER, JOBSETS, LEADERS, SPARK]
-    async with ControlPlane(users=users, scheduler=works, kwok=works, prepare=furnish) as plane:
+    users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, kuberay, KUBELET, AUTOSCALER, JOBSETS, LEADERS, SPARK]
+    async with ControlPlane(users=users, scheduler=works, kwok=works, prepare=furnish, arguments=arguments) as plane:
         if works:
             await add_nodes(plane)
         async with client(plane, plane.admin) as kube:
@@ -152,16 +161,16 @@ async def _let_users_in(kube: KubeClient) -> None:
         await kube.create(role)
     for namespace in (MANAGED, ANOTHER, FREE, KEPT):
         for user in (ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR):
-            await _bind(kube, namespace, "editor", user)
+            await bind(kube, namespace, "editor", user)
         for role, user in (("operator", OPERATOR), ("jobsets", JOBSETS), ("leaders", LEADERS)):
-            await _bind(kube, namespace, role, user)
+            await bind(kube, namespace, role, user)
         # What clusters give to those who work in a namespace.
-        await _bind(kube, namespace, "edit", ALICE)
-    await _bind(kube, MANAGED, "autoscaler", AUTOSCALER)
-    await _bind(kube, MANAGED, "wildcards", WILMA)
-    await _bind(kube, MANAGED, "cluster-admin", CLAUDE)
-    await _bind(kube, MANAGED, "spark", SPARK)
-    await _bind(kube, MANAGED, "muster-queue-manager", CAROL)
+        await bind(kube, namespace, "edit", ALICE)
+    await bind(kube, MANAGED, "autoscaler", AUTOSCALER)
+    await bind(kube, MANAGED, "wildcards", WILMA)
+    await bind(kube, MANAGED, "cluster-admin", CLAUDE)
+    await bind(kube, MANAGED, "spark", SPARK)
+    await bind(kube, MANAGED, "muster-queue-manager", CAROL)
     everything = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
     await kube.create(
         {
@@ -174,7 +183,8 @@ async def _let_users_in(kube: KubeClient) -> None:
     )
 
 
-async def _bind(kube: KubeClient, namespace: str, role: str, user: User) -> None:
+async def bind(kube: KubeClient, namespace: str, role: str, user: User) -> None:
+    """Give a user a ClusterRole in a namespace."""
     group = "rbac.authorization.k8s.io"
     await kube.create(
         {

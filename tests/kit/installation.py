@@ -340,6 +340,14 @@ NEEDED = pytest.mark.skipif(
 )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have measured; a conftest.py takes it from here."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "figure" and report.when == "call":
+                terminalreporter.write_line(f"figure: {value}")
+
+
 def figure(request: pytest.FixtureRequest, name: str, value: str) -> None:
     """Have a figure printed at the end of the run."""
     request.node.user_properties.append(("figure", f"{name}: {value}"))

@@ -43,15 +43,22 @@ class KeptJudge(Struct):
 
     def missed(self, percent: int = 90, least: int = 50) -> list[str]:
         """The ages and sizes with at least so many cases whose interval does not hold the percentage."""
+        return [
+            f"{name}: {sum(kept)} of {len(kept)}"
+            for name, kept in self._buckets(least)
+            if not holds(sum(kept), len(kept), percent / 100)
+        ]
+
+    def shares(self, least: int = 50) -> list[tuple[str, float]]:
+        """The kept share of each age and size with at least so many cases."""
+        return [(name, sum(kept) / len(kept)) for name, kept in self._buckets(least)]
+
+    def _buckets(self, least: int) -> list[tuple[str, list[bool]]]:
         buckets: dict[str, list[bool]] = defaultdict(list)
         for case in self.cases:
             buckets[f"age {case.age}"].append(case.kept)
             buckets[f"{case.gpus} GPUs"].append(case.kept)
-        return [
-            f"{name}: {sum(kept)} of {len(kept)}"
-            for name, kept in sorted(buckets.items())
-            if len(kept) >= least and not holds(sum(kept), len(kept), percent / 100)
-        ]
+        return sorted((name, kept) for name, kept in buckets.items() if len(kept) >= least)
 
 
 def holds(kept: int, total: int, share: float) -> bool:

@@ -1,5 +1,6 @@
 """The pages newcomers read, and what of them can be run."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,3 +73,14 @@ def links(page: Path) -> Iterator[str]:
 def plain(text: str) -> str:
     """A text in one line, without what differs from run to run."""
     return re.sub(r"\d+(\.\d+)? m?s\b", "TIME", " ".join(text.split()))
+
+
+def has_part(page: Path, mark: str, part: str) -> bool:
+    """Whether a page has this text between its two comments ``mark``; MUSTER_TEST_REWRITE=1 writes it there."""
+    text = page.read_text()
+    before, _, rest = text.partition(f"<!-- {mark} -->\n")
+    _, _, after = rest.partition(f"<!-- end of {mark} -->")
+    written = f"{before}<!-- {mark} -->\n{part}<!-- end of {mark} -->{after}"
+    if os.environ.get("MUSTER_TEST_REWRITE"):
+        page.write_text(written)
+    return text == written

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from kit.story import rayjob
 from muster.core.stage import Folder
 from muster.core.workloads.edits import BY_HAND, Each, SpecOf
 from muster.events.base import Decision
+from muster.events.envelope import Stored
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.told.readmodel.model import ReadModel
@@ -130,7 +132,7 @@ class Play:
             body["spec"] = tree(("ns", "1000", "1000"), total="1000")["spec"]
             self.call("PUT", api.QUOTA_TREES, "kube-system", "tree", body)
         self.cell.advance(LOOKED_MS)
-        decided = self.decided(start)
+        told = decided(self.cell.log[start:])
         state, folder = ReadState(), Folder(ReadModel())
         for stored in self.cell.log:
             folder.fold(state, stored)
@@ -138,20 +140,13 @@ class Play:
         for name, row in self.rows.items():
             body = self.body(name)
             after, uid = self.pods(name), body["metadata"]["uid"]
-            word = (body.get("status") or {}).get("jobDeploymentStatus")
-            does = _compared(self.state, before[name], after, clusters[name], self.clusters(name))
-            if word == "ValidationFailed":
-                does = data.DIES
-            elif self.state == "runs" and word == "Failed":
-                does = data.ENDS
-            elif self.state != "waits" and "gang_admitted" in decided.get(uid, ()):
-                does = data.RESTARTS
+            seen = (before[name], after, clusters[name], self.clusters(name))
             came[row.name] = Came(
-                does=does,
-                decided=tuple(dict.fromkeys(decided.get(uid, ()))),
+                does=done(self.state, body, told.get(uid, ()), *seen),
+                decided=tuple(dict.fromkeys(told.get(uid, ()))),
                 before=charges[name],
                 charged=self.charged(name),
-                runs=sum(_cpu(pod) for pod in after),
+                runs=sum(map(cpu, after)),
                 reads=re.sub(rf"\b{name}(-\w+)*\b", "NAME", words.text(job_status(state, uid), state.now)),
             )
         return came
@@ -162,59 +157,84 @@ class Play:
 
     def edit(self, name: str, field: Field) -> bool:
         """Whether the API server took it."""
-        steps = [int(step) if step.isdecimal() else step for step in re.split(r"[.\[\]]+", field.path) if step]
-        path = "/spec/" + "/".join(map(str, steps))
-        verb = {"op": "remove", "path": path} if field.value is None else {"op": "add", "path": path,
-                                                                            "value": field.value}  # fmt: skip
         form = "application/json-patch+json"
-        return self.call("PATCH", RESOURCES[self.kind], "ns", name, [verb], form) is not None
+        return self.call("PATCH", RESOURCES[self.kind], "ns", name, [edit_of(field)], form) is not None
 
     def clusters(self, name: str) -> set[str]:
-        listed = self.call("GET", api.RAYCLUSTERS)["items"]
-        return {each["metadata"]["name"] for each in listed if _of(each, name)}
+        return clusters_of(self.call("GET", api.RAYCLUSTERS)["items"], name)
 
     def pods(self, name: str) -> list[Object]:
-        names = self.clusters(name)
-        listed = self.call("GET", api.PODS)["items"]
-        return [pod for pod in listed if pod["metadata"].get("labels", {}).get("ray.io/cluster") in names
-                and pod["metadata"]["labels"].get("ray.io/node-type")
-                and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
+        return pods_of(self.call("GET", api.PODS)["items"], self.clusters(name))
 
     def charged(self, name: str) -> int:
         charge = self.cell.seats["quota_accountant"].state.ledger.charges.get(self.body(name)["metadata"]["uid"])
         return int(charge.request.get("cpu", 0)) if charge is not None else 0
 
-    def decided(self, start: int) -> dict[str, list[str]]:
-        """{uid: names of the decisions about it, in order}"""
-        about: dict[str, list[str]] = {}
-        for stored in self.cell.log[start:]:
-            for event in stored.commit.events:
-                if isinstance(event, Decision):
-                    for uid in set(re.findall(r'"uid": "([^"]+)"', json.dumps(to_builtins(event)))):
-                        about.setdefault(uid, []).append(str(to_builtins(event)["type"]))
-        return about
 
-
-def made(kind: str, name: str, *, over: bool) -> Object:
+def made(kind: str, name: str, *, over: bool, namespace: str = "ns") -> Object:
     """A head and two workers of one core each."""
     cluster: Object = {
         "headGroupSpec": {"rayStartParams": {}, "template": data.template("1")}, "workerGroupSpecs": [data.SMALL],
     }  # fmt: skip
     if kind == "RayCluster":
-        body = jobs.raycluster(name, "ns")
+        body = jobs.raycluster(name, namespace)
         body["spec"] = cluster | {"suspend": True}
     elif kind == "RayService":
-        body = jobs.rayservice(name, "ns")
+        body = jobs.rayservice(name, namespace)
         body["spec"] = {"serveConfigV2": "applications: []", "rayClusterConfig": cluster}
     else:
-        body = rayjob(name, "ns", runtime="2s" if over else "99h")
+        body = rayjob(name, namespace, runtime="2s" if over else "99h")
         body["spec"] |= {"rayClusterSpec": cluster, "ttlSecondsAfterFinished": 100_000}
     return body
 
 
-def _of(cluster: Object, name: str) -> bool:
-    meta = cluster["metadata"]
-    return bool(meta["name"] == name or any(owner["name"] == name for owner in meta.get("ownerReferences", ())))
+def edit_of(field: Field) -> Object:
+    """A step of a JSON patch."""
+    steps = [step for step in re.split(r"[.\[\]]+", field.path) if step]
+    path = "/spec/" + "/".join(steps)
+    return {"op": "remove", "path": path} if field.value is None else {"op": "add", "path": path, "value": field.value}
+
+
+def clusters_of(listed: Sequence[Object], name: str) -> set[str]:
+    """Names of the RayClusters of an object."""
+    owned = [(each["metadata"], each["metadata"].get("ownerReferences", ())) for each in listed]
+    return {meta["name"] for meta, owners in owned if name in (meta["name"], *(owner["name"] for owner in owners))}
+
+
+def pods_of(listed: Sequence[Object], names: Collection[str]) -> list[Object]:
+    """The pods of these RayClusters that have not ended."""
+    return [pod for pod in listed if pod["metadata"].get("labels", {}).get("ray.io/cluster") in names
+            and pod["metadata"]["labels"].get("ray.io/node-type")
+            and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]  # fmt: skip
+
+
+def decided(log: Iterable[Stored]) -> dict[str, list[str]]:
+    """{uid: names of the decisions about it, in order}"""
+    about: dict[str, list[str]] = {}
+    for stored in log:
+        for event in stored.commit.events:
+            if isinstance(event, Decision):
+                for uid in set(re.findall(r'"uid": "([^"]+)"', json.dumps(to_builtins(event)))):
+                    about.setdefault(uid, []).append(str(to_builtins(event)["type"]))
+    return about
+
+
+def done(
+    state: str, body: Object, told: Collection[str], before: list[Object], after: list[Object], old: set[str],
+    new: set[str],
+) -> str:  # fmt: skip
+    """What KubeRay did about an edit, by the object, its pods and the names of its clusters before and after.
+
+    ``told``: what was decided about the object.
+    """
+    word = (body.get("status") or {}).get("jobDeploymentStatus")
+    if word == "ValidationFailed":
+        return data.DIES
+    if state == "runs" and word == "Failed":
+        return data.ENDS
+    if state != "waits" and "gang_admitted" in told:
+        return data.RESTARTS
+    return _compared(state, before, after, old, new)
 
 
 def _compared(state: str, before: list[Object], after: list[Object], old: set[str], new: set[str]) -> str:
@@ -232,7 +252,7 @@ def _compared(state: str, before: list[Object], after: list[Object], old: set[st
     return data.MORE if len(later) > len(earlier) else data.FEWER if len(later) < len(earlier) else data.AGAIN
 
 
-def _cpu(pod: Object) -> int:
+def cpu(pod: Object) -> int:
     """Of the container of Ray: what KubeRay puts beside it is not charged in profile ack."""
     sizes = pod["spec"]["containers"][0].get("resources") or {}
     return int(sizes.get("requests", {}).get("cpu", "0")) * 1_000

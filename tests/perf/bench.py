@@ -19,6 +19,7 @@ from pathlib import Path
 
 import bench_ask
 import bench_cluster
+import bench_commands
 import bench_copies
 import bench_crowd
 import bench_decisions
@@ -126,6 +127,10 @@ async def _ask(size: Size, say: Progress) -> list[Table]:
     return [await bench_ask.measure(waiting, events, size.rounds, say)]
 
 
+async def _commands(size: Size, say: Progress) -> list[Table]:
+    return [await bench_commands.measure(1_200 if size.quick else 40_000, size.rounds, say)]
+
+
 async def _gateway(size: Size, say: Progress) -> Tables:
     waiting, nodes, commits = (300, 20, 3_000) if size.quick else (10_000, 1_000, 200_000)
     folder = None if size.quick else bench_placement.traces()
@@ -217,6 +222,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "replay": _replay,
     "restart": _restart,
     "ask": _ask,
+    "commands": _commands,
     "gateway": _gateway,
     "demand": _demand,
     "simulate": _simulate,

@@ -16,11 +16,15 @@ STEP_S = 10
 LIMIT_S = 60
 REFUSED = -1
 fates = st.lists(
-    st.tuples(st.integers(REFUSED, 8), st.integers(0, 12)).map(lambda pair: {"pod": pair[0], "deleted": pair[1]}),
+    st.tuples(st.integers(REFUSED, 8), st.integers(0, 12), st.integers(0, 12)).map(
+        lambda fate: {"pod": fate[0], "deleted": fate[1], "lost": fate[2]}
+    ),
     min_size=2,
     max_size=4,
 )
-"""Of each job: after how many steps its controller makes a pod, or REFUSED; at which step the job is deleted, or 0."""
+"""Of each job: after how many steps its controller makes a pod, or REFUSED; at which step the job is deleted, or 0; at
+which step its pod is lost and every pod after it refused, or 0.
+"""
 
 
 class Neighbours(Scene):
@@ -31,6 +35,7 @@ class Neighbours(Scene):
         self.tree_of(("video", 5), ("b", 3), start_timeout=f"{LIMIT_S}s", backoff="20s")
         self.lines("synced")
         self.pods: set[str] = set()
+        self.clusters: set[str] = set()
         self.resumed_at: dict[str, int] = {}
         self.deleted: set[str] = set()
         self._read = 0
@@ -53,6 +58,8 @@ class Neighbours(Scene):
                     self.bench.append("actuator", "input", [done])
                     self.change(name, rv=rv, suspended=True, phase="waiting", settled=True)
                     self.resumed_at.pop(name, None)
+                    self.lines(*[f"cluster-gone {name}"] * (name in self.clusters))
+                    self.clusters.discard(name)
 
     def charged(self) -> set[str]:
         """Names of the jobs with a reservation that was not released, by the log alone."""
@@ -70,7 +77,7 @@ class Neighbours(Scene):
 @settings(max_examples=examples(40))
 def test_nothing_charged_is_idle_for_longer_than_the_tree_says(jobs: list[dict[str, int]]) -> None:
     scene, idle_s = Neighbours(), dict[str, int]()
-    fate = {f"j{number}": each for number, each in enumerate(jobs)}
+    fate = {f"j{number}": dict(each) for number, each in enumerate(jobs)}
     scene.lines(*(f"job {name} cpu=5" for name in fate))
     scene.act()
     for step in range(1, 25):
@@ -80,12 +87,20 @@ def test_nothing_charged_is_idle_for_longer_than_the_tree_says(jobs: list[dict[s
             if comes and scene.bench.now - (since or 0) >= each["pod"] * STEP_S * 1000:
                 scene.lines(f"cluster {name}", f"pod {name} 0 cpu=5")
                 scene.pods.add(name)
+                scene.clusters.add(name)
+                idle_s[name] = 0
+            if each["lost"] == step:
+                each["pod"] = REFUSED
+                if name in scene.pods:
+                    scene.lines(f"pod-gone {name} 0")
+                    scene.pods.discard(name)
             if each["deleted"] == step:
                 scene.change(name, deleting=True)
                 scene.deleted.add(name)
-                if name in scene.pods:
-                    scene.lines(f"pod-gone {name} 0", f"cluster-gone {name}")
-                    scene.pods.discard(name)
+                scene.lines(*[f"pod-gone {name} 0"] * (name in scene.pods))
+                scene.lines(*[f"cluster-gone {name}"] * (name in scene.clusters))
+                scene.pods.discard(name)
+                scene.clusters.discard(name)
         scene.lines(f"time +{STEP_S}s")
         scene.act()
         charged = scene.charged()

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from kit.contention import fixed_size
 from kit.deciding import ask, nodes_of
-from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob
+from kit.elastic import CORE, HEAD_CPU, NODES, ElasticPlay, in_queue, kai_queue, raycluster, rayjob
 from kit.rayscaler import RayScaler
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthGranted
 from muster.model import api
+from muster.model.placing import GPU, GPU_MEMORY
 
 Object = dict[str, Any]
 
@@ -129,3 +130,24 @@ def decided(least: int, replicas: int, limit: int) -> int:
     )
     started = [pod for pods in nodes_of(found).values() for pod in pods]
     return max(len(started) - 1, 0)
+
+
+@pytest.mark.parametrize(("says", "part"), [({"gpu-fraction": "0.25"}, 250), ({"gpu-memory": "20000"}, 250)])
+@pytest.mark.parametrize("make", [raycluster, rayjob])
+def test_growth_by_shares_of_devices_is_granted_and_charged_as_shares(make: Any, says: Any, part: int) -> None:
+    """A worker in growth counts as one that was admitted: none of it runs beyond the grant."""
+    queue = kai_queue("mine", 0)
+    queue["spec"]["resources"]["gpu"] = {"quota": 0, "limit": 1, "overQuotaWeight": 1}
+    play = ElasticPlay(queues=[queue], nodes={name: {**gives, GPU: "4"} for name, gives in NODES.items()})
+    for name in NODES:
+        labels = {"metadata": {"labels": {GPU_MEMORY: "80000"}}}
+        play.call("PATCH", api.NODES, "", name, labels, "application/merge-patch+json")
+    made = in_queue(make(replicas=6, minReplicas=2), "mine")
+    spec = made["spec"]["rayClusterSpec"] if make is rayjob else made["spec"]
+    spec["workerGroupSpecs"][0]["template"].setdefault("metadata", {}).setdefault("annotations", {}).update(says)
+    play.create_raw(made)
+    play.cell.advance(20_000)
+    ledger = play.cell.seats["quota_accountant"].state.ledger
+    [charge] = ledger.charges.values()
+    assert (len(play.pods()), charge.request[GPU], charge.over) == (4, 4 * part, {})
+    play.clean()

@@ -10,11 +10,12 @@ import pytest
 
 from kit import jobs
 from kit.disorder import Disorder
-from kit.elastic import tree
+from kit.elastic import NODES, tree
 from kit.rayservices import IMAGE, ServicePlay
 from muster.events.decisions import EvictionOrdered, SuspensionOrdered
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted
 from muster.model import api
+from muster.model.placing import GPU, GPU_MEMORY
 
 WILD = Disorder(late=0.6, crash=0.03, unseen=0.3, lost_answer=0.3, stale_patch=0.3)
 OVERUSE = "muster.dev/overuse-timeout"
@@ -232,4 +233,33 @@ def test_an_upgrade_within_the_guarantee_takes_back_what_is_lent() -> None:
     assert (order.ref.name, [victim.ref.name for victim in order.victims]) == ("s", ["lent"])
     serves(play, 180_000, 10)
     assert upgraded(play) and play.charged() == 4_000
+    play.prove()
+
+
+def test_shares_of_devices_are_asked_for_as_they_are_charged() -> None:
+    """Three workers with a tenth of a device each: two clusters are six tenths, where a whole device was asked for."""
+    play = play_of(10)
+    for name in NODES:
+        labels = {"metadata": {"labels": {GPU_MEMORY: "80000"}}}
+        path = api.NODES.path("", name)
+        answer = play.cluster.server.handle(
+            "PATCH", path, body=json.dumps(labels).encode(), content_type="application/merge-patch+json"
+        )
+        assert answer.ok, answer.body
+    stored = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    for node in (stored["spec"]["root"], *stored["spec"]["root"]["children"]):
+        node["min"][GPU] = node["max"][GPU] = "1"
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", stored)
+    service = jobs.rayservice("s", "ns", replicas=3)
+    del service["spec"]["suspend"]
+    for group in service["spec"]["rayClusterConfig"]["workerGroupSpecs"]:
+        group["template"].setdefault("metadata", {})["annotations"] = {"gpu-memory": "8000"}
+    play.call("POST", api.RAYSERVICES, "ns", body=service)
+    play.cell.advance(20_000)
+    leaf = play.cell.seats["quota_accountant"].state.ledger.used["root/ns"]
+    assert leaf[GPU] == 300
+    play.edit(IMAGE, "ray:new")
+    serves(play, 180_000, 10)
+    assert upgraded(play) and not play.decided(GrowthDenied) and not play.decided(SuspensionOrdered)
+    assert play.cell.seats["quota_accountant"].state.ledger.used["root/ns"][GPU] == 300
     play.prove()

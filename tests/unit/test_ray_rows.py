@@ -1,10 +1,10 @@
 """Every row of the conformance table of Ray clusters is shown where it has to be, and the page says by which test."""
 
-import os
 from collections.abc import Callable
 
 import pytest
 
+from kit.pages import has_part
 from kit.rayrows import LATER, PAGE, ROWS, exists, later, shown, table
 
 
@@ -23,10 +23,4 @@ def test_the_tables_are_whole() -> None:
 
 @pytest.mark.parametrize(("mark", "made"), [("rows", table), ("later", later)])
 def test_the_page_has_the_tables(mark: str, made: Callable[[], str]) -> None:
-    text = PAGE.read_text()
-    before, _, rest = text.partition(f"<!-- {mark} -->\n")
-    _, _, after = rest.partition(f"<!-- end of {mark} -->")
-    written = f"{before}<!-- {mark} -->\n{made()}<!-- end of {mark} -->{after}"
-    if os.environ.get("MUSTER_TEST_REWRITE"):
-        PAGE.write_text(written)
-    assert text == written, "MUSTER_TEST_REWRITE=1 writes it"
+    assert has_part(PAGE, mark, made()), "MUSTER_TEST_REWRITE=1 writes it"

@@ -8,11 +8,10 @@ and not yet served, and the facts about a charge (I26).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from msgspec import Struct, field
 
-from muster.core.queueing.book import Place
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
@@ -99,8 +98,19 @@ def rests_after(reason: ReleaseReason) -> bool:
     assert_never(reason)
 
 
+class PlaceSeen(NamedTuple):
+    """The place of a job in its queue; the smallest is the head."""
+
+    below: int
+    """The negated priority."""
+    rank: int
+    """ms since the epoch."""
+    key: str
+    uid: str
+
+
 class WaitingSeen(Struct):
-    place: Place
+    place: PlaceSeen
     attempt: int
     queue: str
     asks: Asks
@@ -117,7 +127,7 @@ class WaitingSeen(Struct):
 
 
 def waiting_of(event: WorkloadQueued, seq: int) -> WaitingSeen:
-    place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
+    place = PlaceSeen(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
     return WaitingSeen(place, event.attempt, event.queue, asks_of(event), seq)
 
 

@@ -10,14 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from muster.audit.auditbooks import ChargeSeen, Orders, Trees, WaitingSeen, charge_of, overused, rests_after, waiting_of
+from muster.audit.auditbooks import (
+    ChargeSeen,
+    Orders,
+    PlaceSeen,
+    Trees,
+    WaitingSeen,
+    charge_of,
+    overused,
+    rests_after,
+    waiting_of,
+)
 from muster.audit.chargeaudit import ChargeAudit
 from muster.audit.claimaudit import ClaimAudit, MoveAudit
 from muster.audit.evictionaudit import findings
 from muster.audit.podaudit import GangAudit, GrowthAudit, PodChargeAudit, WorkersAudit
 from muster.audit.writeraudit import FactAudit, LeafAudit
 from muster.core.docket import Docket, Judge
-from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
@@ -40,7 +49,7 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, path_chain, root_of
-from muster.model.placing import GPU
+from muster.model.placing import GPU, GPU_PRODUCT, PodRules
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
@@ -194,7 +203,7 @@ class Auditor:
         A job that waited for its places uses the quota held for this job, and no other claim's quota.
         """
         proposed = {candidate.ref.uid for candidate in event.candidates}
-        heads: dict[tuple[Any, ...], Place] = {}
+        heads: dict[tuple[Any, ...], PlaceSeen] = {}
         for uid, waiting in self._waiting.items():
             if (
                 not (waiting.proposed or waiting.rests)
@@ -220,8 +229,8 @@ class Auditor:
         if workload is not None and workload.basis == event.basis:
             tree = self._trees.by_root.get(root_of(event.queue))
             need = dict(workload.need.get(tree.profile if tree is not None else "ack", {}))
-            device = tree.gpu_memory if tree is not None else 0
             for pods in workload.pod_sets:
+                device = _device_of(tree, pods.rules) if tree is not None else 0
                 if 0 < pods.rules.gpu_memory < device and pods.count and GPU in need:
                     part = max(1, pods.rules.gpu_memory * 1000 // device)
                     need[GPU] -= (1000 - part) * pods.rules.devices * pods.count
@@ -348,3 +357,15 @@ class Auditor:
 
     def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
         return [(node, self._trees.nodes.get(node)) for node in path_chain(path)]
+
+
+def _device_of(tree: QuotaTree, rules: PodRules) -> int:
+    """MiB of the largest GPU that the pods of a set may have, as the tree knows the GPUs."""
+    wanted = rules.node_labels.get(GPU_PRODUCT)
+    sizes = [tree.gpu_products.get(wanted, 0)] if wanted is not None else []
+    for term in rules.nodes or () if wanted is None else ():
+        values = [need.values for need in term.labels if need.key == GPU_PRODUCT and need.operator == "In"]
+        if not values:
+            return tree.gpu_memory
+        sizes += [tree.gpu_products.get(name, 0) for name in values[0]]
+    return max(sizes, default=0) or tree.gpu_memory

@@ -1,5 +1,6 @@
 """The audit of pods: gangs, charges of standalone pods, nodes and workers, from the log alone.
 
+The auditor reads the labels of a pod and the PodGroup itself, so a fault of the admitter's reader is a finding.
 Gangs start whole, and no pod without a node is bound. Node requests: one for each gang that lacks nodes, within the
 limits of pools. Standalone pods (I29): a pod in a counted quota gets a node from muster only after the charge. Workers
 deleted by Muster: the operator of the cluster was asked first.
@@ -7,13 +8,12 @@ deleted by Muster: the operator of the cluster was asked first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
 from muster.audit.auditbooks import Finding, Trees
-from muster.core.gang.declare import Declared, GangCounts, counting, declared_by, missing
-from muster.core.objects.meta import quota_name
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
     GangAdmitted,
@@ -36,6 +36,78 @@ from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.keys import root_of
 from muster.model.workload import PodState
+
+# --- gangs: what pods and PodGroups declare ---------------------------------------------------------------------------
+
+
+_SIGS, _X_K8S = "pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group"
+_KOORDINATOR = "gang.scheduling.koordinator.sh"
+_ONCE = "once-satisfied"
+_COUNTED = {
+    _ONCE: (False, False),
+    "only-waiting": (False, False),
+    "waiting-and-running": (True, False),
+    "waiting-running-succeed": (True, True),
+}
+"""{match policy: whether running pods and whether succeeded pods count towards the minimum}"""
+
+
+class GangTerms(Struct, frozen=True):
+    """The terms on which the pods of a gang start."""
+
+    minimum: int
+    policy: str
+
+    def lacking(self, running: int, succeeded: int, *, started: bool) -> int:
+        """The number of pods to place, in the same decision, for the gang to start; 0 or less: a single pod may start.
+
+        ``started``: the gang has reached the minimum before.
+        """
+        if self.policy == _ONCE and started:
+            return 0
+        with_running, with_succeeded = _COUNTED[self.policy]
+        return self.minimum - with_running * running - with_succeeded * succeeded
+
+
+def gang_name(pod: PodState) -> str:
+    """namespace/name of the gang of a pod, by ``spec.schedulingGroup``, a label or the annotation; empty without."""
+    name = pod.group
+    for key in (_SIGS, f"{_SIGS}/name", _X_K8S):
+        name = name or pod.labels.get(key, "")
+    name = name or pod.marks.get(f"{_KOORDINATOR}/name", "")
+    return f"{pod.ref.namespace}/{name}" if name else ""
+
+
+def terms_of(pod: PodState, groups: Iterable[PodGroup]) -> GangTerms | None:
+    """The terms of the gang of a pod; None where nothing declares a minimum. ``groups``: the PodGroups of the name.
+
+    A PodGroup comes before the labels, and a label before an annotation (docs/howto/gangs.md).
+    """
+    fitting = [group for group in groups if group.native == bool(pod.group)]
+    fitting.sort(key=lambda group: (group.ref.kind, group.created, group.ref.uid))
+    group = fitting[0] if fitting else None
+    if pod.group:
+        if group is None or (group.minimum < 1 and not group.alone):
+            return None
+        return GangTerms(group.minimum, "waiting-and-running")
+    texts = [(pod.labels, f"{_SIGS}/min-available"), (pod.marks, f"{_KOORDINATOR}/min-available")]
+    declared = _first(texts)
+    minimum = group.minimum if group is not None else int(declared) if re.fullmatch("[0-9]{1,10}", declared) else 0
+    if not 0 < minimum < 2**31:
+        return None
+    sigs, koordinator = f"{_SIGS}/match-policy", f"{_KOORDINATOR}/match-policy"
+    texts = [(pod.labels, sigs), (pod.marks, sigs), (pod.marks, koordinator)]
+    if group is not None:
+        texts = [(group.annotations, sigs), (group.annotations, koordinator), *texts]
+    policy = _first(texts)
+    by_annotation = group is None and not any(pod.labels.get(key) for key in (_SIGS, f"{_SIGS}/name", _X_K8S))
+    return GangTerms(minimum, _ONCE if by_annotation or policy not in _COUNTED else policy)
+
+
+def _first(texts: Iterable[tuple[Mapping[str, str], str]]) -> str:
+    """The value of the first key present; empty without."""
+    return next((values[key] for values, key in texts if key in values), "")
+
 
 # --- gangs ------------------------------------------------------------------------------------------------------------
 
@@ -156,10 +228,14 @@ class GangAudit:
             key = self._key.get(place.ref.uid, "")
             given[key] = given.get(key, 0) + 1
         for key in event.gangs:
-            team, declared = self._team(key), self._said(key)
-            if team.changed > commit.in_seq or declared is None or declared.refusal:
+            team = self._team(key)
+            if team.changed > commit.in_seq or not team.pods:
                 continue
-            need = missing(declared.policy, declared.minimum, self._counts(team))
+            terms = self._terms(key)
+            if terms is None:
+                yield "I3", False, f"gang {key} starts, and nothing declares its minimum"
+                continue
+            need = self._lacking(team, terms)
             again = all(place.ref.uid in self._given for place in event.pods if self._key.get(place.ref.uid) == key)
             whole = need <= given.get(key, 0) or again
             yield "I3", whole, f"gang {key} starts with {given.get(key, 0)} pods and needs {need}"
@@ -175,18 +251,14 @@ class GangAudit:
         for key in event.gangs:
             self._team(key).started = True
 
-    def _counts(self, team: _Team) -> GangCounts:
+    def _terms(self, key: str) -> GangTerms | None:
+        pod = self._pods[next(iter(self._teams[key].pods))]
+        return terms_of(pod, self._groups.get(key, {}).values())
+
+    def _lacking(self, team: _Team, terms: GangTerms) -> int:
         pods = [self._pods[uid] for uid in team.pods]
         running = sum(not pod.over and (bool(pod.node) or pod.ref.uid in self._placed) for pod in pods)
-        return GangCounts(0, running, sum(pod.succeeded for pod in pods), team.started)
-
-    def _said(self, key: str) -> Declared | None:
-        team = self._teams.get(key)
-        if team is None or not team.pods:
-            return None
-        pod = self._pods[next(iter(team.pods))]
-        group = counting(self._groups.get(key, {}).values(), native=bool(pod.group))
-        return declared_by(pod, group)
+        return terms.lacking(running, sum(pod.succeeded for pod in pods), started=team.started)
 
     def _team(self, key: str) -> _Team:
         return self._teams.setdefault(key, _Team())
@@ -198,8 +270,7 @@ class GangAudit:
         known = self._pods.get(uid)
         if known is not None and known.rv >= pod.rv:
             return
-        declared = declared_by(pod)
-        key = "" if declared is None else declared.gang
+        key = gang_name(pod)
         if self._key.get(uid, key) != key:
             self._drop(seq, uid)
         self._pods[uid], self._key[uid] = pod, key
@@ -317,11 +388,19 @@ class PodChargeAudit:
         pod, since = self._pods.get(uid, (None, 0))
         if pod is None or max(since, self._trees.changed) > known:
             return ""
-        named = quota_name(pod.labels)
+        named = _quota_of(pod.labels)
         if not named and pod.ref.namespace not in self._trees.leaves:
             return ""
         leaf = self._trees.leaf(pod.ref.namespace, named)
         return leaf if leaf and self._trees.by_root[root_of(leaf)].rules.charge_pods != "none" else ""
+
+
+def _quota_of(labels: Mapping[str, str]) -> str:
+    """The quota or queue that labels name, as ``Trees.leaf`` takes it; empty without."""
+    families = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name")
+    named = next((labels[family] for family in families if labels.get(family)), "")
+    queue = labels.get("kai.scheduler/queue", "")
+    return "/".join(filter(None, (f"kai:{queue}", named))) if queue else named
 
 
 # --- workers that Muster deletes --------------------------------------------------------------------------------------

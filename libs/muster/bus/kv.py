@@ -17,10 +17,13 @@ _OPERATION = "KV-Operation"
 
 
 class KvEntry(Struct, frozen=True):
-    """The newest revision of a key. ``value`` is None when the key was deleted."""
+    """The newest revision of a key. ``value`` is None when the key was deleted; ``time``: when the broker stored it
+    (RFC 3339).
+    """
 
     value: bytes | None
     revision: int
+    time: str = ""
 
 
 _infos = msgspec.json.Decoder(StreamInfo)
@@ -39,7 +42,7 @@ class KvBucket:
         message = await self._js.last(self._stream, self._prefix + key, patience_s=patience_s)
         if message is None:
             return None
-        return KvEntry(None if message.headers.get(_OPERATION) else message.data, message.seq)
+        return KvEntry(None if message.headers.get(_OPERATION) else message.data, message.seq, message.time)
 
     async def keys(self, prefix: str) -> list[str]:
         """Every key below a prefix of tokens, in sorted order, deleted ones too. Raises BusError."""

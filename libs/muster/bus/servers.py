@@ -34,6 +34,8 @@ class Copy(Struct, frozen=True):
     messages: int
     leader: str = ""
     """The leader of the stream, as this server knows it."""
+    others: tuple[str, ...] = ()
+    """The other servers that the stream is on, as this server knows them."""
 
     @property
     def missing(self) -> int:
@@ -145,7 +147,11 @@ def _server(answer: _StatesAnswer, health: _HealthAnswer | None) -> Server:
         peers=tuple(replica.name for replica in data.meta_cluster.replicas if replica.name != answer.server.name),
         copies={
             stream.name: Copy(
-                stream.state.first_seq, stream.state.last_seq, stream.state.messages, stream.cluster.leader
+                stream.state.first_seq,
+                stream.state.last_seq,
+                stream.state.messages,
+                stream.cluster.leader,
+                tuple(replica.name for replica in stream.cluster.replicas),
             )
             for account in data.account_details
             for stream in account.stream_detail

@@ -62,7 +62,7 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     cluster: Ref
     reason: AlarmReason
     since: int
-    """Log time (ms) since when it is so."""
+    """Log time (ms) of the begin of the trouble."""
     groups: Counts = field(default_factory=dict)
     """Replicas that are not asked for, not removed, or without nodes, by worker group."""
     until: int = 0
@@ -71,7 +71,7 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     """
     tries: int = 1
     lacks: tuple[RayShape, ...] = ()
-    """What no worker of any group could hold (``no_group``), one of each shape."""
+    """Requests that no worker of any group could hold (``no_group``), one for each shape."""
     fixed: bool = False
     """The cluster has a fixed size: there is nothing to grant, and nothing is taken back."""
 

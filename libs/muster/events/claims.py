@@ -55,7 +55,7 @@ no_nodes          the evictions that were tried would not free the nodes it need
 
 
 def rests_on_nodes(objection: PlanObjection) -> bool:
-    """Whether a plan is refused for the nodes alone: no other plan is tried before they have changed."""
+    """Whether a plan is refused for the nodes alone: no other plan is tried before a change of the nodes."""
     match objection:
         case "no_nodes":
             return True
@@ -77,11 +77,12 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
 
     kind: ClaimKind = "age"
     top: str = ""
-    """The uppermost node at which it is held for age: the highest one that refuses it; empty for all of its path."""
+    """The highest node of the tree that refuses the job: quota is held up to this node; empty for the whole path."""
     promised: int = 0
-    """Log time (ms) by which enough has left by the run times that running jobs declare; 0: they do not declare enough.
+    """Log time (ms) at which enough quota is free, by the declared run times of running jobs; 0: too few declare one.
 
-    Jobs that declare to have left by then may pass it."""
+    A job that declares to leave before this time may pass the claimant.
+    """
 
 
 class PlanStale(Decision, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class PlanTried(Decision, frozen=True, kw_only=True):
 
 
 class ClaimEnded(Decision, frozen=True, kw_only=True):
-    """Nothing is held for ``ref`` any more, and it was not admitted."""
+    """Nothing is held for ``ref`` any more, and ``ref`` was not admitted."""
 
     ref: Ref
     outcome: ClaimOutcome
@@ -129,7 +130,7 @@ node_lost   a pod of it is on a node that is not ready, so the end of the pod is
 
 
 class VictimStays(Decision, frozen=True, kw_only=True):
-    """No claim waits for ``ref`` any more: others may be suspended in its place. Freed quota stays held."""
+    """No claim waits for the victim ``ref`` any more: other victims may be chosen. Freed quota stays held."""
 
     ref: Ref
     attempt: int

@@ -21,6 +21,7 @@ from muster.events.reasons import (
     GiveBackReason,
     OrderKind,
     ReleaseReason,
+    SuspensionReason,
     Withheld,
 )
 from muster.events.refusals import Refusal
@@ -44,13 +45,13 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     queue: str
     request: Vector
     basis: str = ""
-    """Digest of the decision's input, as it is in the fact about the workload."""
+    """Digest of the decision's input, copied from the fact about the workload."""
     pods: int = 0
     preemptible: bool = True
     tries: int = 0
-    """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
+    """The number of tries in a row with this try, in a queue with visible backoff; otherwise 0."""
     run_ms: int = 0
-    """How long it declares to run at most (ms); 0: it does not say."""
+    """The declared longest run time (ms); 0 for a workload that declares none."""
     flavors: Flavors = field(default_factory=dict)
     """{pod set: its flavors}, where the tree tells types of nodes apart."""
 
@@ -65,21 +66,21 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
-    """A suspended workload entered its queue (or returned under a new attempt)."""
+    """A suspended workload entered its queue, or returned there under a new attempt."""
 
     priority: int = 0
     queued_at: int = 0
-    """ms since the epoch; together with priority this is its place in the queue."""
+    """ms since the epoch: with the priority, the place of the workload in its queue."""
     rank: int = 0
-    """ms since the epoch: its place instead of ``queued_at``, in a tree that orders by learned durations; else 0."""
+    """ms since the epoch: counts in place of ``queued_at``, in a tree that orders by learned durations; otherwise 0."""
     generation: int = 0
-    """metadata.generation of the object as it was then."""
+    """metadata.generation of the queued object."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
-    """A waiting workload left its queue without being admitted."""
+    """A waiting workload left its queue without an admission."""
 
     ref: Ref
     attempt: int
@@ -112,7 +113,7 @@ class QuotaTreeAccepted(Decision, frozen=True, kw_only=True):
 
 
 class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
-    """A tree breaks rules and changes nothing: the last good one stays in force."""
+    """A tree breaks rules and changes nothing: the last good tree stays in force."""
 
     ref: Ref
     rv: int
@@ -120,7 +121,7 @@ class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
 
 
 class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):
-    """The tree in force was deleted: nothing is admitted until another one is there."""
+    """The tree in force was deleted: nothing is admitted until another tree is accepted."""
 
     ref: Ref
 
@@ -129,30 +130,32 @@ class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
     """The request fits on the whole path and is charged from here on."""
 
     named: str = ""
-    """The quota its label names; empty when its namespace decides."""
+    """The quota named by the workload's label; empty where the namespace decides."""
     placement: str = ""
-    """How its pods are to be laid out on nodes, by the words of its queue and those above it; empty: none says."""
+    """The layout of the pods on nodes, set by the queue or by a queue above; empty where none sets a layout."""
     beside: str = ""
-    """The job, namespace/name, of whose claim for age it uses what is held, for by its run time it leaves in time."""
+    """namespace/name of a job with a claim for age, whose held quota the workload uses: by its declared run time the
+    workload leaves in time. Empty without such a job.
+    """
     promised: int = 0
-    """Log time (ms) by which that job is promised to start."""
+    """Log time (ms): the promised start of the job in ``beside``."""
     owed: bool = False
-    """It is guaranteed what it asks for."""
+    """The request is within the guarantee of the queue."""
     serves: str = ""
-    """uid of another job, which asks alike, whose claim this ends: it has the room that was made for that."""
+    """uid of a job with the same request whose claim ends: this workload takes the room made for that job."""
 
 
 class QuotaMoved(Decision, frozen=True, kw_only=True):
-    """A charge follows its workload to another leaf, even over a limit there: a user moved an admitted workload."""
+    """A user moved an admitted workload: the charge follows to another leaf, even over a limit there."""
 
     ref: Ref
     attempt: int
     before: str
-    """Path of the leaf that it was charged at."""
+    """Path of the leaf of the charge so far."""
     queue: str
     request: Vector
     named: str = ""
-    """The quota its label names; empty when its namespace decides."""
+    """The quota named by the workload's label; empty where the namespace decides."""
 
 
 class QuotaDenied(Decision, frozen=True, kw_only=True):
@@ -164,13 +167,15 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
     reason: DenialReason
     request: Vector = field(default_factory=dict)
     short: Shortfall | None = None
-    """The limit that refuses it; None for a proposal that is stale."""
+    """The limit that refuses the request; None for a stale proposal."""
     tries: int = 0
-    """How often it has been tried in a row, in a queue with visible backoff; else 0."""
+    """The number of tries in a row, in a queue with visible backoff; otherwise 0."""
 
 
 class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
-    """A charge without a queue: of a running job, even over a limit; of a pod of no job that fits (``reserved``)."""
+    """A workload is charged without a queue: a running job, even over a limit; or a pod of no job that fits
+    (``reserved``).
+    """
 
     reason: AdoptionReason
     named: str = ""
@@ -196,7 +201,7 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
     request: Vector
     reason: ReleaseReason
     owed: bool = False
-    """Of one whose gang has no places: it is guaranteed what it asks for."""
+    """For a workload whose gang has no places: whether the request is within the guarantee of the queue."""
 
 
 # --- claims and evictions (proposed by the preemptor, decided by the accountant) ---------------------------------
@@ -216,19 +221,19 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
     short: Shortfall | None
-    """The limit that refuses it now; None: its quota has room, and the nodes have none."""
+    """The limit that refuses the claimant now; None: the quota has room, and the nodes have none."""
     withheld: Literal["", Withheld] = ""
-    """Told, not done: why nothing follows from it."""
+    """Why no eviction follows from this proposal; empty for a proposal to carry out."""
     supply: int = 0
-    """How often what could be taken back had changed when this was decided."""
+    """The number of changes of the evictable work that the preemptor had counted."""
     nodes: int = -1
-    """The same of the nodes, where its victims are to make room there."""
+    """The number of changes of the nodes, for victims that make room on nodes; otherwise -1."""
     for_places: bool = False
-    """What leaves for others frees all the quota that it lacks, and no place: its victims do."""
+    """Jobs that leave for others free all the missing quota and no place; the victims free the places."""
     priority: int | None = None
-    """Its priority, where jobs of its own queue are proposed to be suspended for that; else None."""
+    """The claimant's priority, where victims of its own queue have a lower priority; otherwise None."""
     placement: str = ""
-    """As in QuotaReserved: how its pods are to be laid out on nodes."""
+    """The layout of the pods on nodes, as in QuotaReserved."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
@@ -241,12 +246,12 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     resource: str
     reason: DeferralReason
     until: int = 0
-    """Log time (ms) at which a job has run long enough; 0 when none will."""
+    """Log time (ms) at which a job has run long enough to be evicted; 0 without such a job."""
     supply: int = 0
     nodes: int = -1
-    """Changes of the nodes that were seen, where they are the reason."""
+    """The number of changes of the nodes, where the nodes are the reason; otherwise -1."""
     growth: GrowthOption | None = None
-    """As in PreemptionProposed."""
+    """The replicas that a Ray cluster asks for beyond its grant; None: the job waits."""
 
 
 class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
@@ -257,14 +262,16 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
     partial: tuple[PartialVictim, ...] = ()
     """Ray clusters that release workers; the autoscaler bridge chooses which."""
     path: str = ""
-    """The limit that refuses it; empty: its quota has room, and they make room on the nodes."""
+    """Path of the quota that refuses the claimant; empty: the quota has room, and the victims make room on nodes."""
     resource: str = ""
     owing: str = ""
-    """The node above its queue whose guarantee covers it; empty: its queue's own covers it, or another right."""
+    """The node above the claimant's queue whose guarantee covers the claimant. Empty: the guarantee of the queue itself
+    covers the claimant, or another right.
+    """
     priority: int | None = None
-    """Its priority, where jobs of its own queue are suspended for that; else None."""
+    """The claimant's priority, where victims of its own queue have a lower priority; otherwise None."""
     moves: tuple[Move, ...] = ()
-    """Where each of the victims that move starts again, with the quota it has."""
+    """The new places of the victims that move; such a victim keeps its quota."""
 
     @property
     def for_nodes(self) -> bool:
@@ -288,14 +295,16 @@ class EvictionOrdered(ClaimantDecision, frozen=True, kw_only=True):
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
-    """A workload did not start, lost too many pods, or runs beyond its admission: suspended again, and queued."""
+    """A workload did not start, lost too many pods, or runs beyond its admission: the workload is suspended and queued
+    again.
+    """
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
+    reason: SuspensionReason
     problem: FieldProblem | None = None
-    """Without pods: for how long. What kube-scheduler says, where it has no places for its gang;
-    else how many of its pods have none.
+    """``no_pods``: the time without pods. ``unschedulable``: kube-scheduler's answer, or the number of pods without a
+    node.
     """
 
 
@@ -303,7 +312,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
 
 class GangAdmitted(Decision, frozen=True, kw_only=True):
-    """The whole workload may start: the actuator resumes it."""
+    """The whole workload may start: the actuator resumes the workload."""
 
     ref: Ref
     attempt: int
@@ -331,7 +340,7 @@ class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
     shortage: Shortage
     until: int
     growth: Growth | None = None
-    """The nodes that would do, where node pools are declared."""
+    """The nodes that the gang lacks, as new nodes of declared node pools; None without such pools."""
 
 
 class GangDeferred(Decision, frozen=True, kw_only=True):
@@ -342,7 +351,7 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
     queue: str
     shortage: Shortage
     refusals: tuple[PoolRefusal, ...] = ()
-    """Why no node pool can help, where any is declared."""
+    """Why no declared node pool can help, pool by pool."""
 
 
 class PlacesFound(Decision, frozen=True, kw_only=True):
@@ -350,9 +359,9 @@ class PlacesFound(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    """The one that found no place."""
+    """The attempt that found no place."""
     growth: bool = False
-    """They have none yet: node pools may add nodes for it."""
+    """The nodes have no room yet, and node pools may add nodes."""
 
 
 class PlacesReleased(Decision, frozen=True, kw_only=True):

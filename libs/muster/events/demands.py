@@ -22,9 +22,9 @@ class DemandDecision(Decision, frozen=True, kw_only=True):
     pods: int = 0
     preemptible: bool = True
     run_ms: int = 0
-    """How long it declares to run at most (ms); 0: it does not say."""
+    """The declared longest run time (ms); 0 for a workload that declares none."""
     basis: str = ""
-    """Digest of all that it asks for, as it is in the fact about the workload: two that are alike have the same."""
+    """Digest of the whole request, copied from the fact about the workload: equal requests have equal digests."""
     flavors: Flavors = field(default_factory=dict)
     """{pod set: its flavors}, where the tree tells types of nodes apart; the request has the amounts by flavor."""
 

@@ -34,7 +34,7 @@ class EffectApplied(Event, frozen=True, kw_only=True):
     rv: int = 0
     action: Action = "resume"
     problem: FieldProblem | None = None
-    """Of a suspended job without pods: what refused the pods, in the words of the refuser (``said``)."""
+    """For a suspended job that had no pods: the refusal of the pods, in the words of the refuser (``said``)."""
 
 
 class EffectFailed(Event, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class EffectFailed(Event, frozen=True, kw_only=True):
     attempt: int
     reason: FailureReason
     problem: FieldProblem | None = None
-    """Why, as a code and its values; what the API server said is one of them (``said``)."""
+    """The reason as a code with values; one value is the answer of the API server (``said``)."""
     action: Action = "resume"
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Decision
 from muster.model.demand import Shortfall
-from muster.model.elastic import Counts
+from muster.model.elastic import Counts, ReplicaCost
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -49,45 +49,34 @@ class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
     groups: Counts
     times: int = 1
     otherwise: tuple[GrowthOption, ...] = ()
-    """What would do where these are refused, in the order in which Ray would take them."""
+    """Other replicas that serve the same tasks if this unit is refused, in the order of Ray's own choice."""
 
 
 class GrowthRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A piece that was asked for, and the first limit that refuses the piece."""
+    """A refused part of a request for growth, and the first limit that refuses this part."""
 
     groups: Counts
     short: Shortfall
 
 
-class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The charge of a replica of a worker group."""
-
-    request: Vector
-    """As profile ``ack`` counts."""
-    takes: Vector | None = None
-    """As ``full`` counts; None: the same."""
-    hosts: int = 1
-
-    def cost(self, profile: str) -> Vector:
-        return self.request if profile == "ack" or self.takes is None else self.takes
-
-
 class GrowthRequested(Decision, frozen=True, kw_only=True):
-    """A cluster asks for these replicas beyond its grant; an empty request asks for no more than the grant."""
+    """A Ray cluster asks for the replicas in ``units``, beyond its grant. Without units the cluster takes back the
+    request before.
+    """
 
     ref: Ref
     """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     cluster: Ref
     granted: Counts
-    """What it builds on: void once something else is granted."""
+    """The grant that the request adds to: the request is void once the grant differs."""
     units: tuple[GrowthUnit, ...] = ()
-    """Each is granted or refused by itself; within the ceilings."""
+    """Each unit is granted or refused by itself. No unit exceeds the largest size of its worker group."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
     pending: Ref | None = None
-    """The new cluster of an upgrade, where one of the units is ``PENDING``: all of the cluster."""
+    """The new cluster of a RayService's upgrade, if a unit is ``PENDING``: that unit is the whole new cluster."""
     start: Counts = field(default_factory=dict)
-    """The replicas of each worker group with which the new cluster starts, where it scales itself."""
+    """The replicas of each worker group at the start of the new cluster, for a cluster that scales itself."""
 
 
 class Recharge(Decision, frozen=True, kw_only=True):
@@ -102,7 +91,7 @@ class Recharge(Decision, frozen=True, kw_only=True):
     grant: Vector
     """All that is granted to the workload from here on."""
     aside: Vector = field(default_factory=dict)
-    """What runs beside that by the spec and is not counted."""
+    """Pods that the spec demands beside the grant, and that no quota counts."""
     grant_pods: int = 0
     request: Vector
     """The charge from here on: the larger of the granted and the running workers."""
@@ -124,7 +113,7 @@ class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
 
     removed: Counts
     claimant: Ref | None = None
-    """The job that they were taken back for; None for unused ones."""
+    """The job that gets their quota; None for workers removed as unused."""
 
 
 class GrowthDenied(Decision, frozen=True, kw_only=True):
@@ -135,12 +124,12 @@ class GrowthDenied(Decision, frozen=True, kw_only=True):
     queue: str
     cluster: Ref
     groups: Counts
-    """What was asked for first, in one piece."""
+    """The first unit of the request."""
     reason: GrowthDenialReason
     short: Shortfall
-    """The first limit that refuses it."""
+    """The first limit that refuses ``groups``."""
     others: tuple[GrowthRefusal, ...] = ()
-    """What else was asked for, and would have done in its place."""
+    """The refused alternatives of ``groups``, and the further units."""
 
     @property
     def refusals(self) -> tuple[GrowthRefusal, ...]:
@@ -157,42 +146,42 @@ class GateSet(Decision, frozen=True, kw_only=True):
     """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     groups: tuple[str, ...]
-    """The worker groups in the order of the spec: writes name them by their place in it."""
+    """The worker groups in the order of the spec: a write names a group by this place."""
     most: Counts
-    """What ``maxReplicas`` is to be."""
+    """The new ``maxReplicas`` of each worker group."""
     ceilings: Counts
-    """The most that its owner wants."""
+    """The owner's own ``maxReplicas`` of each worker group."""
     sizes: Counts = field(default_factory=dict)
-    """Where something is lowered: ``replicas`` as it was then, group by group; the write tests it."""
+    """For groups that are lowered: the ``replicas`` just read. The write tests this value."""
     granted: Counts = field(default_factory=dict)
-    """Where something is withdrawn: what was granted, and is no longer once this is written."""
+    """For a withdrawal: the grant so far, which ends with the write."""
     each: dict[str, ReplicaCost] = field(default_factory=dict)
     before: str = ""
-    """Annotation muster.dev/gate as it was then."""
+    """Annotation muster.dev/gate as just read; the write tests this value."""
     workers: dict[str, tuple[Ref, ...]] = field(default_factory=dict)
-    """{worker group: pods that its operator is to delete}, in the same write."""
+    """{worker group: pods that the operator has to delete}, in the same write."""
     claimant: Ref | None = None
-    """The job that this is taken back for."""
+    """The job that gets the quota; None without."""
     replicas: Counts = field(default_factory=dict)
-    """Where workers go, or no autoscaler writes it yet: what ``replicas`` is to be, in the same write."""
+    """The new ``replicas`` in the same write, where workers go or no autoscaler writes ``replicas`` yet."""
     grow: tuple[str, ...] = ()
-    """Worker groups whose pods may be grown in place, as far as their owner wants."""
+    """Worker groups whose pods may grow in place, up to the owner's own size."""
     stay: Counts = field(default_factory=dict)
-    """Of a cluster of a fixed size: the pods that stay of each worker group; only ``replicas`` is written then."""
+    """For a cluster of a fixed size: the pods that stay of each worker group. Only ``replicas`` is written then."""
     suspend: bool | None = None
-    """Of a cluster of a RayService: whether the cluster is to make no pods; nothing else is written then. None: the
-    write leaves the field alone.
+    """For a cluster of a RayService: the new ``spec.suspend``. Nothing else is written then. None: the write leaves the
+    field alone.
     """
 
 
 class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A worker that is to go."""
+    """A worker that leaves its cluster."""
 
     ref: Ref
-    """Its pod."""
+    """The worker's pod."""
     group: str
     idle: bool = False
-    """It had nothing to do when it was chosen."""
+    """The worker was idle at the choice."""
 
 
 class WorkersChosen(Decision, frozen=True, kw_only=True):
@@ -204,11 +193,11 @@ class WorkersChosen(Decision, frozen=True, kw_only=True):
     """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     workers: tuple[ChosenWorker, ...]
-    """In the order in which they were chosen: those that lose least first."""
+    """The worker that loses least comes first."""
     left: Counts
-    """What their groups are granted afterwards."""
+    """The grant of the worker groups afterwards."""
     until: int
-    """Log time (ms) until which they may finish what they do."""
+    """Log time (ms) until which the workers may finish their tasks."""
     claimant: Ref | None = None
 
 
@@ -220,11 +209,11 @@ class WorkersKept(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: WorkersKeptReason
     unasked: bool = False
-    """No claim waits for them: they should have gone because they were idle."""
+    """The workers had been chosen as idle, for no claim."""
 
 
 class WorkersRemoved(Decision, frozen=True, kw_only=True):
-    """Workers named to their operator are still there: the pods are deleted, each pod by its uid."""
+    """The operator has not deleted the workers named to it: Muster deletes these pods, each by its uid."""
 
     ref: Ref
     """The RayCluster."""
@@ -234,10 +223,10 @@ class WorkersRemoved(Decision, frozen=True, kw_only=True):
     workers: dict[str, tuple[Ref, ...]]
     """{worker group: pods}"""
     since: int
-    """Log time (ms) since when their operator has been asked to delete them."""
+    """Log time (ms) of the first order to the operator."""
     tries: int = 1
     claimant: Ref | None = None
-    """The job that they are taken back for; None for unused ones."""
+    """The job that gets their quota; None for workers removed as unused."""
 
 
 class SurplusOrdered(Decision, frozen=True, kw_only=True):
@@ -248,7 +237,7 @@ class SurplusOrdered(Decision, frozen=True, kw_only=True):
     attempt: int
     queue: str
     surplus: Vector
-    """What is to go."""
+    """The amounts that the cluster has to release."""
 
 
 ElasticDecision = (

@@ -24,7 +24,7 @@ CommitKind = Literal["input", "decision"]
 
 
 class UnknownEventError(Exception):
-    """A commit holds an event type this build does not know: a decider must stop, an onlooker may skip it."""
+    """A commit has an event of a type unknown to this build: a decider must stop, a reader may skip the event."""
 
     seq: int = 0
     """Where in the log, when it was read from one."""
@@ -79,24 +79,24 @@ class Envelope(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """A commit with the sequence the log gave it."""
+    """A commit with its sequence in the log."""
 
     seq: int
     commit: Commit
     trace: str = ""
-    """The W3C traceparent it was appended with."""
+    """The W3C traceparent of the append."""
     subject: str = ""
-    """Where it is stored, ``generation.stage.shard``; empty in memory, where only the stages themselves write."""
+    """The subject, ``generation.stage.shard``; empty in memory, where only the stages themselves write."""
     stored_at: int = 0
-    """The broker's time when it was stored, ms since the epoch; 0 where no broker said."""
+    """The broker's time of storage, ms since the epoch; 0 without a broker."""
     body: bytes = b""
-    """Its bytes, where they came from a log."""
+    """The bytes of the message, for a commit from a log."""
     digest: bytes = b""
-    """Of sequence, subject and bytes, where they came from a log."""
+    """The digest of sequence, subject and bytes, for a commit from a log."""
     void: FieldProblem | None = None
-    """Why it does not count; ``commit`` then has no events. None for one that counts."""
+    """Why the commit does not count; ``commit`` then has no events. None for a commit that counts."""
     unknown: tuple[str, ...] = ()
-    """Types of its events that this build does not know; ``commit`` then has none of them."""
+    """Types of events that this build does not know; ``commit`` then has none of these events."""
 
 
 _commits = msgspec.json.Decoder(Commit)

@@ -28,7 +28,7 @@ class ObjectGone(Event, frozen=True, kw_only=True):
     ref: Ref
     rv: int = 0
     unwatched: bool = False
-    """It is only no longer watched, since its kind was turned off, and may come back as it is."""
+    """The kind of the object was turned off: the object is no longer watched, and may come back unchanged."""
 
 
 class SyncStarted(Event, frozen=True, kw_only=True):
@@ -71,15 +71,16 @@ class WorkloadAbridged(Event, frozen=True, kw_only=True):
     """
 
     like: str
-    """uid of the workload, or of another one: its newest observation is meant."""
+    """uid of the workload whose newest observation is completed by ``but``: this workload, or a similar workload."""
     but: WorkloadPart
 
 
 class WorkloadStarted(Event, frozen=True, kw_only=True):
-    """A workload went over to running."""
+    """The status of a workload says that the workload runs now."""
 
     ref: Ref
     detail: str = ""
+    """The state in the words of the workload's kind."""
 
 
 class WorkloadFinished(Event, frozen=True, kw_only=True):
@@ -180,13 +181,13 @@ class QueueObserved(Event, frozen=True, kw_only=True):
     policy: str = ""
     priority: int = 0
     shown: str = ""
-    """Digest of the status it shows, to tell whether it is up to date."""
+    """Digest of the status shown by the object, to tell whether the status is up to date."""
     paused: tuple[str, ...] = ()
-    """What rests in this queue: ``admissions``, ``evictions``."""
+    """The paused actions of this queue: ``admissions``, ``evictions``."""
     paused_by: str = ""
     paused_reason: str = ""
     backoff_ms: tuple[int, ...] = ()
-    """First and longest pause between tries where the queue wants them retried visibly; else empty."""
+    """The first and the longest pause between tries, in a queue with visible backoff; otherwise empty."""
 
 
 class QueueGone(ObjectGone, frozen=True, kw_only=True):
@@ -202,7 +203,7 @@ class QueueUnitObserved(Event, frozen=True, kw_only=True):
     priority: int | None = None
     phase: str = ""
     shown: str = ""
-    """Digest of the status it shows."""
+    """Digest of the status shown by the object."""
 
 
 class QueueUnitGone(ObjectGone, frozen=True, kw_only=True):
@@ -236,7 +237,7 @@ class NodePoolsGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class NodesRequestObserved(Event, frozen=True, kw_only=True):
-    """A ProvisioningRequest of ours exists: how far the autoscaler has come with it."""
+    """A ProvisioningRequest made by Muster exists, with the autoscaler's progress."""
 
     ref: Ref
     rv: int
@@ -244,7 +245,7 @@ class NodesRequestObserved(Event, frozen=True, kw_only=True):
     message: str = ""
     """The autoscaler's own."""
     templates: tuple[str, ...] = ()
-    """PodTemplates it names."""
+    """The PodTemplates of the request."""
 
 
 class NodesRequestGone(ObjectGone, frozen=True, kw_only=True):

@@ -99,39 +99,39 @@ def lacks_nodes(reason: HeldBackReason) -> bool:
 
 
 MAX_PODS_NAMED = 64
-"""How many pods an event names where it does not need all of them."""
+"""The most pods that an event names, where the event does not need all pods."""
 
 
 class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Where one pod goes."""
+    """The place of one pod: a node, and devices where the pod takes shares of GPUs."""
 
     ref: Ref
     node: str
     devices: tuple[int, ...] = ()
-    """The shared GPU devices it takes, where it takes shares."""
+    """Numbers of the node's GPU devices of which the pod takes a share."""
     groups: tuple[str, ...] = ()
-    """The group that shares each of these devices: a name of its own, as long as it has pods."""
+    """The name of the group of pods that shares each of ``devices``, in the same order."""
     share: int = 0
-    """Thousandths of each of these devices."""
+    """The share of each of ``devices``, in thousandths."""
 
 
 class PodsProposed(Decision, frozen=True, kw_only=True):
-    """Pods of no job have places on the nodes: the pods are placed when their quota is charged.
+    """The gang admitter has found places for pods of no job, and asks the quota accountant to charge these pods.
 
-    The proposal replaces an earlier proposal for the gang.
+    The pods get their nodes after the answer (``PodsReserved``). A newer proposal for the gang replaces this proposal.
     """
 
     gang: str = ""
     """The gang, or the first of a group, namespace/name; empty for a pod of no gang."""
     pods: tuple[Ref, ...] = ()
-    """They start together: all of them are charged, or none."""
+    """The pods that start together: the accountant charges all of them, or none."""
     beside: tuple[Ref, ...] = ()
-    """Each of them is charged as soon as it fits."""
+    """Further pods of the gang: the accountant charges each of these as soon as the pod fits."""
     priority: int = 0
 
     @property
     def key(self) -> str:
-        """What an answer names, with an older proposal for the same."""
+        """The gang, or the uid of the single pod: an answer and a newer proposal carry the same key."""
         return self.gang or (self.pods or self.beside)[0].uid
 
 
@@ -147,7 +147,7 @@ class PodsDenied(Decision, frozen=True, kw_only=True):
 
     gang: str = ""
     pod: Ref
-    """One that does not fit."""
+    """A pod that does not fit."""
     queue: str
     short: Shortfall | None = None
     """None while the queue is paused."""
@@ -162,12 +162,12 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
     gangs: tuple[str, ...] = ()
     """The gangs that start together, namespace/name; empty for a pod of no gang, and for pods of an admitted job."""
     cycle: int = 1
-    """Which round of the gang this is."""
+    """The number of the gang's round."""
     pods: tuple[PodPlace, ...]
     bind_until: int = 0
     """Log time at which pods that are not bound lose their node again."""
     complaints: tuple[FieldProblem, ...] = ()
-    """What its pods or its PodGroup say that was not understood, and counts as not said."""
+    """Values of the pods or the PodGroup that were not understood, and count as absent."""
 
 
 class PodsReleased(Decision, frozen=True, kw_only=True):
@@ -183,35 +183,35 @@ class PodsReleased(Decision, frozen=True, kw_only=True):
 
 
 class GangHeldBack(Decision, frozen=True, kw_only=True):
-    """Pods of a gang wait, and why. Told again only when that has changed, and at the end of a cycle."""
+    """Pods of a gang wait for this reason. Told again only after a change of the reason, and at the end of a round."""
 
     gang: str = ""
     """namespace/name; empty for a pod of no gang."""
     cycle: int = 0
-    """The round it is about; 0 while no round has begun, because pods or gangs are missing."""
+    """The number of the gang's round; 0 before the first round, while pods or gangs are missing."""
     reason: HeldBackReason
     problem: FieldProblem | None = None
-    """What is wrong, where its pods and its PodGroup say it."""
+    """The fault in the declaration of the gang, by pods or PodGroup."""
     pods: tuple[Ref, ...] = ()
-    """The first MAX_PODS_NAMED of the pods it is about, by name."""
+    """The first MAX_PODS_NAMED of the waiting pods, by name."""
     waiting: int = 0
-    """How many pods of the gang wait."""
+    """The number of pods of the gang that wait."""
     minimum: int = 0
-    """How many more pods the gang needs to start; of those that wait, or still to come."""
+    """The number of pods that the gang needs to start, from the waiting pods or from pods still to come."""
     shortage: Shortage | None = None
     short: Shortfall | None = None
-    """What refuses it, where the nodes have places and the quota has no room."""
+    """The limit of quota that refuses the gang, where the nodes have places."""
     by: str = ""
-    """The gang, namespace/name, that was admitted before it, and without whose pods it would have its places."""
+    """namespace/name of a gang admitted meanwhile, without whose pods this gang has its places."""
     ended: bool = False
-    """The round is over with this; the next one begins."""
+    """The round ends with this event; the next round begins."""
     group: tuple[str, ...] = ()
-    """The gangs, namespace/name, that start together with it, itself included; empty where it starts alone."""
+    """namespace/name of the gangs that start together, with this gang; empty for a gang that starts alone."""
     complaints: tuple[FieldProblem, ...] = ()
     growth: Growth | None = None
-    """The nodes that would do, where node pools are declared."""
+    """The nodes that the gang lacks, as new nodes of declared node pools; None without such pools."""
     refusals: tuple[PoolRefusal, ...] = ()
-    """Why no node pool can help, where any is declared."""
+    """Why no declared node pool can help, pool by pool."""
 
 
 class NodesClaimed(Decision, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ class NodesClaimed(Decision, frozen=True, kw_only=True):
     places: tuple[Placement, ...]
     until: int
     ref: Ref | None = None
-    """The job whose gang it is; None for a gang of pods."""
+    """The job of the gang; None for a gang of pods."""
 
 
 class NodesClaimEnded(Decision, frozen=True, kw_only=True):

@@ -13,22 +13,22 @@ from muster.model.workload import PodSet
 WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "deleted", "unknown"]
 """Why the request for nodes is withdrawn:
 
-met      the gang that needed them has its places
-gone     the gang that needed them is gone
-changed  the gang that needed them waits for something else now
-expired  they did not come in time
-failed   the autoscaler, or the API server, refuses to add them: ``problem`` quotes it
-lapsed   what the autoscaler had kept for them is given to others
-deleted  the request was deleted
-unknown  nothing in this log asked for them
+met      the gang has its places
+gone     the gang is gone
+changed  the gang waits for something else now
+expired  the nodes did not come in time
+failed   the autoscaler, or the API server, refuses to add nodes: ``problem`` quotes the refusal
+lapsed   the autoscaler has given to others what it had kept for the gang
+deleted  another client deleted the request
+unknown  no event of this log made the request
 """
 
 
 class NodesRequested(Decision, frozen=True, kw_only=True):
-    """Nodes are asked for, all that a job or a group of gangs lacks at once: the actuator makes the request."""
+    """One request for all nodes that a job or a group of gangs lacks: the actuator creates a ProvisioningRequest."""
 
     name: str
-    """Of the ProvisioningRequest."""
+    """The name of the ProvisioningRequest."""
     namespace: str
     ref: Ref | None = None
     """The job; None for gangs of pods."""
@@ -38,15 +38,15 @@ class NodesRequested(Decision, frozen=True, kw_only=True):
     provisioning: str
     pod_sets: tuple[PodSet, ...]
     owners: tuple[Ref, ...] = ()
-    """With the last of them the request goes as well."""
+    """The owners of the ProvisioningRequest: Kubernetes deletes the request with the last owner."""
     until: int = 0
-    """Log time at which it is given up; 0 where the job's own wait ends it."""
+    """Log time at which the request is given up; 0: when the job stops waiting for nodes."""
     tries: int = 1
-    """How often in a row they have been asked for."""
+    """1 for the first request, one more after each request in a row that brought no nodes."""
 
 
 class NodesRequestWithdrawn(Decision, frozen=True, kw_only=True):
-    """Those the request for nodes is withdrawn: the actuator removes the request."""
+    """A request for nodes has ended: the actuator deletes the ProvisioningRequest."""
 
     name: str
     namespace: str
@@ -56,11 +56,11 @@ class NodesRequestWithdrawn(Decision, frozen=True, kw_only=True):
     pools: tuple[PoolNodes, ...] = ()
     reason: WithdrawalReason
     problem: FieldProblem | None = None
-    """What the API server, or the autoscaler, says of it."""
+    """The refusal by the API server or the autoscaler, for ``failed``."""
     retry_at: int = 0
-    """Log time before which they are not asked for again; 0: at once."""
+    """Log time of the next request at the earliest; 0: at once."""
     templates: tuple[str, ...] = ()
-    """PodTemplates that were made for it."""
+    """PodTemplates of the request, deleted with the request."""
 
 
 GrowthDecision = NodesRequested | NodesRequestWithdrawn

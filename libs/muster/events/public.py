@@ -7,7 +7,7 @@ grow. Quantities are Kubernetes texts, times RFC 3339. The schema of each event,
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 from msgspec import Struct, field
 
@@ -15,7 +15,7 @@ from muster.events.base import tag_of
 
 
 class PublicWorkload(Struct, frozen=True, gc=False):
-    """Which workload an event is about."""
+    """The workload of an event."""
 
     kind: str
     namespace: str
@@ -37,7 +37,7 @@ def public_tag_of(class_name: str) -> str:
 
 
 class PublicEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag=public_tag_of):
-    """What every public event carries."""
+    """The fields of every public event."""
 
     cell: str
     at: str
@@ -46,15 +46,15 @@ class PublicEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tru
 
 
 class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
-    """What every public event about a workload carries."""
+    """The fields of every public event about a workload."""
 
     workload: PublicWorkload
     priority: int | None = None
-    """Under which it was queued; left out where it never was."""
+    """The priority in the queue; left out for a workload never queued."""
     owner: str = ""
-    """The user or team that it belongs to, as its label or annotation muster.dev/owner says."""
+    """The user or team in the workload's label or annotation muster.dev/owner."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Those of its labels that queueing knows."""
+    """The labels of the workload that queueing knows."""
 
 
 class PublicWorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -100,13 +100,13 @@ class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     request: dict[str, str] = field(default_factory=dict)
     waited_ms: int | None = None
     held: str = ""
-    """What is held there for claimants, beside what is used,"""
+    """The amount held there for claimants, beside the used amount,"""
     claimant: str = ""
-    """and namespace/name of the first of them."""
+    """and namespace/name of the first claimant."""
     kept: str = ""
-    """What is kept there for the guarantees of other queues, beside what is used."""
+    """The amount kept there for the guarantees of other queues, beside the used amount."""
     promised_by: str = ""
-    """By when it was promised to start, in 9 of 10 cases; left out where nothing is promised."""
+    """The promised start, kept in 9 of 10 cases; left out without a promise."""
 
 
 class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -116,17 +116,17 @@ class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
     queue: str
     request: dict[str, str] = field(default_factory=dict)
     waited_ms: int | None = None
-    """From when it was queued to its admission."""
+    """The time from the queueing to the admission, ms."""
     nodes: list[str] = field(default_factory=list)
-    """Where its pods are placed, up to 32; left out where Muster does not place them."""
+    """The nodes of the pods, at most 32; left out where Muster does not place the pods."""
     borrowed: dict[str, str] = field(default_factory=dict)
-    """What of its request its queue uses beyond its guarantee: others may claim it back."""
+    """The part of the request that the queue uses beyond its guarantee: other queues may claim this part back."""
     promised_by: str = ""
-    """By when it was promised to start, in 9 of 10 cases; left out where nothing was promised."""
+    """The promised start, kept in 9 of 10 cases; left out without a promise."""
 
 
 class PublicWorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It runs without having been admitted, and is charged."""
+    """The workload runs without an admission, and is charged."""
 
     attempt: int
     queue: str
@@ -141,7 +141,7 @@ class PublicWorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
     queue: str
     request: dict[str, str]
     beyond_grant: dict[str, str]
-    """The part of ``request`` that was not granted; empty when all of it was."""
+    """The part of ``request`` beyond the grant; empty without such a part."""
 
 
 class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -179,6 +179,10 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     ``service``: they have had more GPU time."""
 
 
+EvictedFor = Literal["reclaimed", "preempted", "moved", "running_timeout", "stale_gang", "overuse"]
+"""Why a workload was evicted."""
+
+
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has a patch that suspends the workload again: to release quota, or after a start that took too
     long.
@@ -190,19 +194,20 @@ class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str = ""
     """``reclaimed``, ``preempted``, ``moved``, ``running_timeout``, ``stale_gang`` or ``overuse``."""
     claimant: str = ""
-    """namespace/name of the job that it is evicted for."""
+    """namespace/name of the job for which the workload is evicted; empty for none."""
     ran_ms: int | None = None
+    """ms since the start of the workload; left out for a workload that did not run."""
 
 
 class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It runs."""
+    """The admitted workload runs, by its own status."""
 
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     started_ms: int | None = None
-    """From its admission to its start."""
+    """ms from the admission of the workload to its start; None for a workload that ran before its admission."""
     nodes: list[str] = field(default_factory=list)
-    """On which it has pods, up to 32."""
+    """The nodes of the workload's pods, at most 32."""
 
 
 class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -216,7 +221,7 @@ class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     node: str = ""
-    """Of the pod; left out where it has none."""
+    """The node of the pod; left out for a pod without a node."""
 
 
 class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -225,11 +230,11 @@ class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
     attempt: int
     queue: str
     quota: str
-    """The uppermost quota at which it is held."""
+    """The highest quota of the path at which released quota is held."""
     request: dict[str, str]
     waited_ms: int | None = None
     promised_by: str = ""
-    """By when enough has left, as running jobs declare; left out where they do not declare enough."""
+    """When enough quota is free, by the declared run times of running jobs; left out for too few of these."""
 
 
 class PublicWorkloadClaimEnded(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -263,23 +268,25 @@ class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     ran_ms: int | None = None
+    """ms since the start of the workload; left out for a workload that did not run."""
 
 
 class PublicWorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It is over: succeeded, failed or invalid."""
+    """The workload has ended: succeeded, failed or invalid."""
 
     outcome: str
     queue: str = ""
     request: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    """How it ended, in the words of its kind."""
+    """The end in the words of the workload's kind."""
     ran_ms: int | None = None
+    """ms since the start of the workload; left out for a workload that did not run."""
     cause: str = ""
-    """Why its pods failed, where it failed: as in ``workload_held_up``."""
+    """The cause of failed pods, as in ``workload_held_up``; left out for a workload that did not fail."""
 
 
 class PublicWorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """Its quota is free again."""
+    """The quota of the workload is free again."""
 
     attempt: int
     queue: str
@@ -288,7 +295,7 @@ class PublicWorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicQuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
-    """A quota tree is in force from here on."""
+    """A quota tree without a violation: this tree is in force from this event on."""
 
     namespace: str
     name: str

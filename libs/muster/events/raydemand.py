@@ -13,7 +13,7 @@ class RayDemandObserved(Event, frozen=True, kw_only=True):
     ref: Ref
     """The RayCluster."""
     attempt: int = 0
-    """Attempt of the job that runs through it, or of the cluster itself: what names an older one is void."""
+    """Attempt of the job that runs in the cluster, or of the cluster itself: a report with an older attempt is void."""
     read_at: int
-    """When it was read, ms since the epoch; what was read earlier changes nothing."""
+    """The time of reading, ms since the epoch; an older report than the last changes nothing."""
     demand: RayDemand

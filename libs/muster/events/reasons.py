@@ -49,6 +49,16 @@ no_nodes           its gang has no place on the nodes; the deferral says why
 overuse            ran without an admission, or beyond its grant, while its quota was above its max: queued again
 """
 
+SuspensionReason = Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"]
+"""Why an admitted workload is ordered to be suspended, for no other job:
+
+running_timeout  the workload did not run within the time limit of its queue
+no_pods          the workload has had no pods for too long
+stale_gang       the workload had fewer pods than its gang needs for too long
+unschedulable    kube-scheduler has no places for the workload's gang
+overuse          the workload ran beyond its admission, and its quota is above the max
+"""
+
 AfterRelease = Literal["over", "queued", "edited", "evicted", "moved", "unplaced", "not_started", "late"]
 """What becomes of a workload whose charge ended, where its object is still there:
 

@@ -120,11 +120,3 @@ def escape_token(text: str) -> str:
         else "".join(f"={byte:02X}" for byte in char.encode())
         for char in text
     )
-
-
-def unescape_token(token: str) -> str:
-    """The text :func:`escape_token` was given."""
-    if token == "==":  # noqa: S105 - a part of a subject
-        return ""
-    raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), token.encode())
-    return raw.decode()

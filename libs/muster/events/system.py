@@ -12,24 +12,24 @@ PlacementMode = Literal["off", "native", "pack", "spread"]
 
 
 class Genesis(Event, frozen=True, kw_only=True):
-    """The first event of a generation of the log; everything after it belongs to ``log_id``."""
+    """The first event of a generation of the log; all later events belong to ``log_id``."""
 
     log_id: str
     generation: int
     parent: str = ""
     """log_id of the generation before, empty for the first."""
     state: str = ""
-    """Digest of the snapshots this generation starts from, empty when it starts from nothing."""
+    """Digest of the snapshots at the start of this generation; empty for a start from nothing."""
     by: str = ""
     """The user that rolled the log over."""
     reason: str = ""
     """Why, in their words."""
     own_time: bool = False
-    """The writers' clocks run as they like (``muster up``): their times are not compared with the broker's."""
+    """The writers' clocks need not be right (``muster up``): no time of a writer is compared with the broker's."""
     build: str = ""
-    """The version that began this generation, and reads it."""
+    """The version of Muster that began this generation."""
     wire: int = 0
-    """The number of its wire (muster.events.wire); 0: of a build that named none."""
+    """The number of the wire (muster.events.wire); 0 for a build that named none."""
 
 
 class LeaderStarted(Event, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     hold_ms: int = 600_000
     """How long places are held for the pods of an admitted gang."""
     grow_ms: int = 0
-    """How long a gang that lacks nodes keeps its quota, because a node pool may add nodes; 0: not at all."""
+    """The time (ms) that a gang without nodes keeps its quota, because a node pool may add nodes; 0: no time."""
     claim_ms: int = 0
     """How long a gang finds no places before it claims nodes, so that free places are kept for the gang. 0: gangs of
     jobs never claim nodes, gangs of pods after 10 minutes."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from muster.model.placing import GpuAmounts
+from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, format_quantity
 
 UNLIMITED = 2**31 - 1
@@ -35,6 +37,8 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     """The same with the containers that the operator adds to each pod, as profile ``full`` counts; None: no more than
     the request.
     """
+    gpu_memory: GpuAmounts = field(default_factory=dict)
+    """The amounts of GPU memory that both count as whole devices."""
     offers: dict[str, int] = field(default_factory=dict)
     """{Ray's resource: ten-thousandths that one host offers to tasks and actors}"""
     labels: dict[str, str] = field(default_factory=dict)
@@ -52,9 +56,33 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     signalled: bool = False
     """Its scaleStrategy.scaleGate has our entry, ``SIGNAL``."""
 
-    def cost(self, profile: str) -> Vector:
-        """The charge of a replica under a profile."""
-        return self.request if profile == "ack" or self.takes is None else self.takes
+    @property
+    def cost(self) -> ReplicaCost:
+        """The charge of a replica."""
+        return ReplicaCost(self.request, self.takes, self.hosts, self.gpu_memory)
+
+
+class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The charge of a replica of a worker group."""
+
+    request: Vector
+    """As profile ``ack`` counts."""
+    takes: Vector | None = None
+    """As ``full`` counts; None: the same."""
+    hosts: int = 1
+    gpu_memory: GpuAmounts = field(default_factory=dict)
+    """The amounts of GPU memory that both count as whole devices."""
+
+    def counted(self, tree: QuotaTree | None) -> Vector:
+        """The charge in a tree; None: by profile ``ack``."""
+        if tree is None:
+            return self.request
+        return tree.gpus.in_parts(self.request, self.gpu_memory) if tree.profile == "ack" else self.runs(tree)
+
+    def runs(self, tree: QuotaTree | None) -> Vector:
+        """What runs, whatever the profile of the tree leaves out."""
+        whole = self.takes or self.request
+        return whole if tree is None else tree.gpus.in_parts(whole, self.gpu_memory)
 
 
 def grown(group: ScaledGroup) -> str:

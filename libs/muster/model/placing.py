@@ -19,6 +19,21 @@ GPU = "nvidia.com/gpu"
 """The resource whose devices can be shared."""
 GPU_MEMORY = "nvidia.com/gpu.memory"
 """The label by which a node says how much memory each of its devices has, MiB."""
+GPU_PRODUCT = "nvidia.com/gpu.product"
+"""The label by which a node says of which product its devices are."""
+WHOLE = 1000
+"""One device, in thousandths."""
+
+GpuAmounts = dict[str, int]
+"""{amount of GPU memory: devices}: ``8000`` (MiB), or ``8000 NVIDIA-A10,NVIDIA-L4`` for a pod that runs on these
+products alone"""
+
+
+def part_of(mebibytes: int, device: int) -> int:
+    """An amount of GPU memory as thousandths of a device: rounded down so that parts never come to more than the whole,
+    and the whole device where its size is unknown or too small.
+    """
+    return max(1, mebibytes * WHOLE // device) if mebibytes < device else WHOLE
 
 
 class Taint(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -126,3 +141,21 @@ class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 ANYWHERE = PodRules()
+
+
+def products_of(rules: PodRules) -> tuple[str, ...]:
+    """The GPU products that a pod may run on, sorted; empty: any."""
+    if GPU_PRODUCT in rules.node_labels:
+        return (rules.node_labels[GPU_PRODUCT],)
+    products = dict[str, None]()
+    for term in rules.nodes or ():
+        named = next((need for need in term.labels if (need.key, need.operator) == (GPU_PRODUCT, "In")), None)
+        if named is None:
+            return ()
+        products.update(dict.fromkeys(named.values))
+    return tuple(sorted(products))
+
+
+def amount_of(rules: PodRules) -> str:
+    """The amount of GPU memory of a pod, as a key of ``GpuAmounts``."""
+    return " ".join(part for part in (str(rules.gpu_memory), ",".join(products_of(rules))) if part)

@@ -36,12 +36,14 @@ ObjectCode = Literal[
     "not_a_share",
     "not_spark_memory",
     "not_a_policy",
+    "gangs_not_placed",
 ]
 """Fields of any object. ``said``, ``not_decoded``: in the words of the API server, or of a decoder."""
 
 KindCode = Literal[
     "foreign_manager",
     "size_unknown",
+    "claims_uncounted",
     "kind_taken",
     "not_a_kind",
     "not_a_group_version",

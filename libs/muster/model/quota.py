@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
-from muster.model.placing import GPU, Taint, Toleration
+from muster.model.placing import GPU, WHOLE, GpuAmounts, Taint, Toleration, part_of
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
@@ -168,6 +169,35 @@ KAI_ROOT = "kai"
 RuleProfile = Literal["elastic-quota", "kai"]
 
 
+class Gpus(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The memory of the GPUs on the nodes, MiB."""
+
+    largest: int = 0
+    """0: unknown."""
+    products: dict[str, int] = field(default_factory=dict)
+    """{label nvidia.com/gpu.product: its largest}, where the GPUs differ"""
+
+    def within(self, products: Iterable[str]) -> int:
+        """The largest GPU of these products; of all where none of them is known."""
+        return max((self.products.get(name, 0) for name in products), default=0) or self.largest
+
+    def in_parts(self, request: Vector, amounts: GpuAmounts) -> Vector:
+        """A request that counts these amounts of GPU memory as whole devices, in parts of the largest within reach."""
+        less = self.less(amounts) if self.largest and GPU in request else 0
+        return {**request, GPU: request[GPU] - less} if less else request
+
+    def less(self, amounts: GpuAmounts) -> int:
+        """How much these amounts are less than whole devices, thousandths."""
+        less = 0
+        for key, devices in amounts.items():
+            mebibytes, _, products = key.partition(" ")
+            less += (WHOLE - part_of(int(mebibytes), self.within(products.split(",")))) * devices
+        return less
+
+
+NO_GPUS = Gpus()
+
+
 class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """A validated tree: every node once, parents before children, in the order of the object."""
 
@@ -184,8 +214,15 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """The part of the root's limit that fair shares divide, where some of the nodes are not ready; None: all of it."""
     gpu_memory: int = 0
     """MiB of the largest GPU on the nodes: an amount of memory without a device counts as its part; 0: as a device."""
+    gpu_products: dict[str, int] = field(default_factory=dict)
+    """{label nvidia.com/gpu.product: MiB of its largest GPU}, where the GPUs of the nodes differ."""
     flavors: tuple[Flavor, ...] = ()
     """The types of nodes that the tree tells apart, in order: amounts of ``resource@flavor`` beside the total."""
+
+    @property
+    def gpus(self) -> Gpus:
+        """The GPUs by which amounts of memory are counted."""
+        return Gpus(self.gpu_memory, self.gpu_products)
 
     @property
     def by_shares(self) -> bool:

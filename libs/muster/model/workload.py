@@ -10,7 +10,7 @@ from msgspec.structs import fields
 
 from muster.model.elastic import RAY_KINDS, Counts, Elastic
 from muster.model.keys import Ref
-from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
+from muster.model.placing import ANYWHERE, GpuAmounts, PodRules, Taint, Topology, amount_of
 from muster.model.podtrouble import PodTrouble
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
@@ -54,6 +54,16 @@ def least(pod_sets: Iterable[PodSet]) -> int:
 def together(pod_sets: Iterable[PodSet]) -> int:
     """How many pods of a gang of these sets are there at once, and can start together."""
     return least(pod_set for pod_set in pod_sets if not pod_set.later)
+
+
+def gpu_amounts(pod_sets: Iterable[PodSet]) -> GpuAmounts:
+    """The amounts of GPU memory that the requests of these sets count as whole devices."""
+    amounts: GpuAmounts = {}
+    for pods in pod_sets:
+        if pods.rules.gpu_memory and pods.count:
+            key = amount_of(pods.rules)
+            amounts[key] = amounts.get(key, 0) + pods.count * pods.rules.devices
+    return amounts
 
 
 class Wishes(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -235,6 +245,11 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
         return {pod_set.name: pod_set.count for pod_set in self.pod_sets} if fixed else {}
 
     @property
+    def gpu_memory(self) -> GpuAmounts:
+        """The amounts of GPU memory that the needs count as whole devices."""
+        return gpu_amounts(self.pod_sets)
+
+    @property
     def asks(self) -> Vector:
         """The request of all pods of the spec, whatever the profile of a tree counts."""
         return self.need.get("full", {}) if self.runs is None else self.runs
@@ -317,6 +332,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     owner_kind: str = ""
     asks: Vector = field(default_factory=dict)
     """What its pods ask for once its controller has made all that its spec wants (a RayCluster's, as scaled now)."""
+    gpu_memory: GpuAmounts = field(default_factory=dict)
+    """The amounts of GPU memory that ``asks`` counts as whole devices."""
     over: bool = False
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
     elastic: Elastic | None = None

@@ -59,7 +59,7 @@ _WAYS_OUT: dict[type[DemandError], str] = {
 
 
 class GcsClient:
-    """The gRPC of a head. A DemandSource and a Drainer; belongs to the event loop that first calls it.
+    """The gRPC of a head. A DemandSource; belongs to the event loop that first calls it.
 
     ``address``: ``host:6379``; ``token``: empty if the head asks for none; ``timeout_s``: of each call; ``tls``: the
     certificates for a head with TLS.
@@ -102,7 +102,11 @@ class GcsClient:
         return reading_of(status, version=self._version, constraints=asked, actors_on=actors)
 
     async def drain(self, node_id: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
-        """Order a node to drain; see Drainer. Raises DemandError."""
+        """Order a node (hex id) to drain until ``deadline_ms`` (since the epoch): Ray places nothing more there.
+
+        With ``idle_only`` a busy node refuses. Else the node goes on with its work. Ray enforces no deadline: after the
+        deadline the pod must be deleted. Raises DemandError.
+        """
         reason = pb.DRAIN_NODE_REASON_IDLE_TERMINATION if idle_only else pb.DRAIN_NODE_REASON_PREEMPTION
         request = pb.DrainNodeRequest(
             node_id=bytes.fromhex(node_id), reason=reason, reason_message=why, deadline_timestamp_ms=deadline_ms

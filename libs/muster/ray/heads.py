@@ -60,15 +60,3 @@ class DemandSource(Protocol):
     async def close(self) -> None:
         """Close the connection; nothing is read afterwards."""
         ...
-
-
-class Drainer(Protocol):
-    """Has a head place nothing more on a node."""
-
-    async def drain(self, node_id: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
-        """Order a node (hex id) to drain until ``deadline_ms`` (since the epoch).
-
-        With ``idle_only`` a busy node refuses. Else the node goes on with its work, and gets no more. Ray enforces no
-        deadline: after the deadline the pod must be deleted. Raises DemandError.
-        """
-        ...

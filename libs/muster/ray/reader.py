@@ -98,7 +98,7 @@ class HeadReader:
         return self.demand
 
     async def drain(self, pod: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
-        """Order the node in a pod to drain; see Drainer. Raises DemandError."""
+        """Order the node in a pod to drain; see GcsClient. Raises DemandError."""
         node = self.reading.node_of(pod) if self.reading is not None else None
         if node is None:
             return Drained(False, f"{pod} is no node of {self.head.ref.name} that has joined")

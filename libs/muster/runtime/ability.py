@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from muster.bus.connection import Connection
+from muster.model.text import span
 from muster.runtime.clusterlease import ClusterLease
 from muster.runtime.runners.follower import AnyFollower
-from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.leader import MAX_SKEW_MS, Leader
 from muster.runtime.runners.shared import SharedLog
 from muster.runtime.witness import Witness
 from muster.telemetry.observer import StageTelemetry
@@ -43,6 +44,7 @@ class Working(Protocol):
     telemetries: list[StageTelemetry]
     cluster_leases: list[ClusterLease]
     witness: Witness | None
+    ahead_ms: int
 
 
 def not_started(process: Working) -> Iterator[str]:
@@ -63,6 +65,11 @@ def not_ready(process: Working) -> Iterator[str]:
         yield (
             f"the log has taken no commit for {waits_s:.0f} s: NATS has no leader or no room on its disk; decisions "
             "wait, and go on when it stores again"
+        )
+    if process.ahead_ms > MAX_SKEW_MS:
+        yield (
+            f"the clock of this machine is {span(process.ahead_ms)} ahead of the broker's, and the process leads "
+            "nothing: set it right (NTP)"
         )
     yield from _not_led(process)
     yield from _not_following(process)

@@ -39,8 +39,6 @@ from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
-from muster.runtime.endings import withdraw_ending
-from muster.runtime.layouts import user_of
 from muster.runtime.marking import Marking, OwnSnapshots
 from muster.runtime.measuring import Measuring
 from muster.runtime.opening import opening
@@ -66,7 +64,8 @@ Tell = Callable[[str], object]
 STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 500
 """How far the newest snapshot of the read model lies behind, unless it is large: commands that ask fold that much."""
-ROOM_CHECK_S = 15.0
+ROOM_CHECK_S = 5.0
+"""How often the room in the log and the clock are looked at."""
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
 """How full the log may be until nothing new is admitted, so that releases and effects still fit."""
@@ -106,6 +105,8 @@ class Process(Struct, dict=True):
     telemetries: list[StageTelemetry] = field(default_factory=list)
 
     cluster_leases: list[ClusterLease] = field(default_factory=list)
+    ahead_ms: int = 0
+    """How far its clock is ahead of the broker's, where it leads or may lead a stage."""
     snapshotting: bool = True
     """Whether leaders keep a snapshot when they leave."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -330,7 +331,6 @@ class Process(Struct, dict=True):
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
                 tasks.create_task(self.marking.run())
-                tasks.create_task(withdraw_ending(self.js, self.config.cell, user_of(self.service)))
                 if self.witness is not None:
                     tasks.create_task(self.witness.run())
                 for runner in self.runners:
@@ -371,10 +371,14 @@ class Process(Struct, dict=True):
                 tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
 
     async def _watch_room(self) -> None:
-        """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""
+        """Raise the alarm while there is still room in the log, and have admissions stopped before there is none. See
+        how far our clock is ahead.
+        """
         closing = False
         while True:
-            usage = await self.log.usage()
+            asked_ms, usage = self.clock.now(), await self.log.usage()
+            if usage.broker_ms and any(isinstance(runner, Leader) for runner in self.runners):
+                self.ahead_ms = asked_ms - usage.broker_ms
             percent = usage.bytes * 100 // usage.max_bytes if usage.max_bytes > 0 else 0
             self.metrics.set("muster_log_fill_percent", (), percent)
             if percent >= ALARM_PERCENT:

@@ -34,7 +34,7 @@ from muster.ports import (
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus
-from muster.runtime.endings import write_ending
+from muster.runtime.endings import tell_lacks, write_ending
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import user_of
 from muster.runtime.logopening import LogOpening
@@ -179,6 +179,8 @@ async def _serve(config: Config, service: str, build: Build, keeping: bool) -> N
     async with AsyncExitStack() as outer:
         standing = ServiceStanding(service)
         await _serve_health(config, standing, outer)
+        telling = asyncio.ensure_future(tell_lacks(config, user_of(service), standing.not_ready))
+        outer.callback(telling.cancel)
         while True:
             standing.process = None
             standing.process, stack = await _open(config, service, build, keeping, standing)

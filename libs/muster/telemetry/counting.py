@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from muster.events import public
 from muster.model.quota import is_device
 from muster.model.resources import parse_quantity
 from muster.telemetry.metrics import Metrics, labels
 
-EVICTED_FOR = ("reclaimed", "preempted", "moved", "running_timeout", "no_pods", "stale_gang", "unschedulable")
+EVICTED_FOR: tuple[public.EvictedFor, ...] = get_args(public.EvictedFor)
 
 
 def begin(metrics: Metrics, queue: str) -> None:

@@ -51,10 +51,6 @@ class Contrast(Struct):
     evicted: list[EvictionChange]
     """Evicted more or less often than without the change, the largest difference first."""
 
-    @property
-    def different(self) -> bool:
-        return bool(self.earlier or self.later or self.gained or self.lost or self.evicted)
-
 
 def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
     """Compare two runs; ``names``: job id -> name for people."""

@@ -27,6 +27,7 @@ from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.findings import Finding, must_fix, record
 from muster_cli.kindchecks import kind_findings, learn
 from muster_cli.options import Bus, ClusterOption, Document
+from muster_cli.podchecks import pod_findings
 from muster_cli.reading import LogPlace, LogReading, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 from muster_cli.rolechecks import role_findings
@@ -123,9 +124,10 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
             )
             roles = await role_findings(api.transport, kinds)
             trees = await tree_findings(api.transport, policies=not api.simulated)
+            pods = [] if api.simulated else await pod_findings(api.transport, SystemClock())
             subjects = [] if api.simulated else await subject_findings(api.transport)
             defined = await kind_findings(api.transport)
-            return [Finding("ok", "cluster", api.name), *pair, *findings, *defined, *roles, *subjects, *trees]
+            return [Finding("ok", "cluster", api.name), *pair, *pods, *findings, *defined, *roles, *subjects, *trees]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err), "kubectl config get-contexts")]
 
@@ -154,8 +156,10 @@ async def _lost(reading: LogReading, api: Api) -> str:
     return await lacking(reading.log, genesis.parent if genesis is not None else "", record) if record else ""
 
 
-async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
-    """Whether the log is about this cluster, and the name under which its Muster acts there; empty without a log."""
+async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str | None]:
+    """Whether the log is about this cluster, and the name under which its Muster acts there; empty without a log, None
+    where the log does not tell.
+    """
     if place is None:
         return [], ""
     try:
@@ -163,7 +167,7 @@ async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
             wrong, ours = await mismatch(reading, api), holder_of(reading.log.identity)
             lost = "" if wrong else await _lost(reading, api)
     except (BusError, UnansweredError, CliError, LogGoneError, RecordRefusedError, TimeoutError):
-        return [], ""
+        return [], None
     if lost:
         return [Finding("bad", "log", lost, "muster log recover, unless a keeper runs")], ours
     fix = "name the cluster of this log with --context, or the log of this cluster with --url"

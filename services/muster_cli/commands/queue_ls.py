@@ -6,11 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.serving.board import board_of, record
-from muster_cli.commands.queue_tree import chosen
+from muster.serving.board import record
+from muster_cli.commands.queue_tree import board_at, chosen
 from muster_cli.console import Output
-from muster_cli.folding import read_at
-from muster_cli.meant import gateway_of
 from muster_cli.options import At, Form, GatewayOption
 from muster_cli.render.queues import list_lines
 from muster_cli.sources import Source
@@ -26,13 +24,7 @@ async def queue_ls(
 ) -> None:
     """List the queues."""
     out = Output()
-    async with gateway_of(through, source, at) as gateway:
-        if gateway is not None:
-            from muster_cli.gatewayquestions import board_of as board_asked
-
-            board = await board_asked(gateway)
-        else:
-            board = board_of((await read_at(source, out, at)).state)
+    board = await board_at(out, at, source, through)
     nodes = [node for node in chosen(board, "") if node.leaf or every]
     if output in ("table", "wide"):
         out.lines(list_lines(board, nodes, width=200 if output == "wide" else out.width))

@@ -26,13 +26,7 @@ async def queue_tree(
 ) -> None:
     """Show the quota tree."""
     out = Output()
-    async with gateway_of(through, source, at) as gateway:
-        if gateway is not None:
-            from muster_cli.gatewayquestions import board_of as board_asked
-
-            board = await board_asked(gateway)
-        else:
-            board = board_of((await read_at(source, out, at)).state)
+    board = await board_at(out, at, source, through)
     nodes = chosen(board, under)
     if output in ("table", "wide"):
         out.lines(tree_lines(board, nodes, unicode=out.unicode, width=200 if output == "wide" else out.width))
@@ -40,6 +34,16 @@ async def queue_tree(
         out.lines([node.path for node in nodes])
     else:
         out.data(record(board, nodes), "json" if output == "json" else "yaml")
+
+
+async def board_at(out: Output, at: str, source: Source | None, through: GatewayOption | None) -> Board:
+    """The board of all queues, from the gateway or from the log."""
+    async with gateway_of(through, source, at) as gateway:
+        if gateway is None:
+            return board_of((await read_at(source, out, at)).state)
+        from muster_cli.gatewayquestions import board_of as board_asked
+
+        return await board_asked(gateway)
 
 
 def chosen(board: Board, under: str) -> list[BoardNode]:

@@ -47,23 +47,21 @@ export function Tree({ tree, resource, chosen, choose }) {
       waiting job <i class="least"></i> guarantee <i class="limit"></i> up to the max</p>`;
 }
 
-// How many rows from this one on have the same reason; 0 for a row that the reason of the row before covers.
-function alike(jobs, n) {
-  const same = (a, b) => a && b && a.headline && a.headline === b.headline;
-  if (same(jobs[n - 1], jobs[n])) return 0;
-  let end = n + 1;
-  while (same(jobs[n], jobs[end])) end += 1;
-  return end - n;
+// Rows by their reason, in the order of the first of each.
+function byReason(jobs) {
+  const groups = new Map();
+  jobs.forEach((job) => groups.set(job.headline || job.text, [...(groups.get(job.headline || job.text) || []), job]));
+  return [...groups];
 }
 
-export function Waiting({ found, now }) {
+function Waiting({ found, now }) {
   if (!found.jobs.length) return html`<p class="dim">No job waits.</p>`;
   return html`<div class="scroll"><table class="list"><thead><tr><th scope="col">Job</th><th scope="col">Asks for</th>
       <th scope="col">Place</th><th scope="col">Starts</th><th scope="col" class="wide">Why it waits</th></tr></thead>
-    <tbody>${found.jobs.map((job, n) => html`<tr key=${job.uid}>
+    <tbody>${byReason(found.jobs).flatMap(([reason, jobs]) => jobs.map((job, n) => html`<tr key=${job.uid}>
       <th scope="row"><${JobLink} job=${`${job.namespace}/${job.name}`} /></th><td>${requestText(job.request)}</td>
       <td>${job.position ? `${job.position} of ${job.length}` : ""}</td><td><${Promised} job=${job} now=${now} /></td>
-      ${alike(found.jobs, n) ? html`<td class="wide reason" rowspan=${alike(found.jobs, n)} title=${job.text}>${job.headline || job.text}</td>` : null}</tr>`)}</tbody></table></div>`;
+      ${n ? null : html`<td class="wide reason" rowspan=${jobs.length} title=${job.text}>${reason}</td>`}</tr>`))}</tbody></table></div>`;
 }
 
 export function Feed({ events }) {

@@ -1,33 +1,63 @@
 // The other pages: jobs, one job, nodes, and what would be if.
 import { html, useData, useState, useContext, Link, JobLink, jobPath, Now, GPU, State, Word, Told, Promised, Problem, Loading, amount, short, clock,
   span, fragments, requestText, roughly, many, change, go, usePlace } from "./kit.js";
-import { Waiting, cells, paint, resourcesOf } from "./overview.js";
+import { cells, paint, resourcesOf } from "./overview.js";
+import { Timeline } from "./timeline.js";
 
-const PAGE = 50;
+const PAGE = 50, MOST = 500;
+const GROUPS = { "": "none", owner: "owner", reason: "reason" };
+const keyOf = (job) => `${job.namespace}/${job.name}`, reasonOf = (job) => job.headline || job.text;
+const quoted = (text) => `'${text.replace(/'/g, "'\\''")}'`;
+
+// Rows of a table by what they have in common, in the order of the first of each.
+function grouped(jobs, by) {
+  const groups = new Map(), of = (job) => by === "owner" ? job.owner || "no owner" : by === "reason" ? reasonOf(job) : "";
+  jobs.forEach((job) => groups.set(of(job), [...(groups.get(of(job)) || []), job]));
+  return [...groups];
+}
+
+// The dashboard writes nothing: who may hold jobs does so with these commands.
+function Bulk({ jobs, done }) {
+  const [reason, setReason] = useState(""), [said, say] = useState("");
+  const text = jobs.map((job) => `muster hold ${job.kind}/${keyOf(job)} --reason ${quoted(reason || "held together")}`).join("\n");
+  const copy = () => navigator.clipboard ? navigator.clipboard.writeText(text).then(() => say("Copied"), () => say("Copy it by hand")) : say("Copy it by hand");
+  return html`<section aria-label="Hold jobs" class="bulk"><h2>Hold ${many(jobs.length, "job")} <button onClick=${done}>Select none</button></h2>
+    <label>Reason <input value=${reason} placeholder="held together" onInput=${(event) => { setReason(event.target.value); say(""); }} /></label> <button class="button" onClick=${copy}>${said || "Copy the commands"}</button>
+    <pre tabindex="0" aria-label="Commands">${text}</pre></section>`;
+}
 const STATES = ["", "waiting", "running", "admitted", "leaving", "refused", "finished", "failed", "gone"];
 
 export function Jobs() {
   const { query } = usePlace(), skip = Number(query.get("skip") || 0);
-  const params = new URLSearchParams({ limit: PAGE, skip });
+  const by = query.get("group") in GROUPS ? query.get("group") : "", { at } = useContext(Now), [picked, pick] = useState(new Set()), size = by ? MOST : PAGE;
+  const params = new URLSearchParams({ limit: size, skip });
   for (const name of ["state", "outcome", "queue", "namespace", "name"]) if (query.get(name)) params.set(name, query.get(name));
   const found = useData(`/api/v1/jobs?${params}`, undefined, { keep: true }), { data } = found;
   const states = data ? data.states : {}, chosen = query.get("outcome") ? "failed" : query.get("state") || "";
   const count = (state) => state === "failed" ? (data ? data.failed : 0) : state ? states[state] || 0 : Object.values(states).reduce((a, b) => a + b, 0);
+  const shown = data ? data.jobs : [], held = at ? [] : shown.filter((job) => picked.has(job.uid));
+  const toggle = (uids, on) => pick((old) => new Set(on ? [...old, ...uids] : [...old].filter((uid) => !uids.includes(uid))));
   return html`<h1>Jobs ${query.get("queue") ? html`<span class="dim">of ${query.get("queue")}</span>` : null}</h1>
     <div class="filters"><span class="tabs" role="group" aria-label="State">${STATES.map((state) => html`<button aria-pressed=${chosen === state}
         onClick=${() => change({ state: state === "failed" ? "" : state, outcome: state === "failed" ? state : "", skip: "" })}>${state || "all"} <span class="dim">${count(state).toLocaleString()}</span></button>`)}</span>
       <label>Name <input type="search" value=${query.get("name") || ""} placeholder="namespace/name" onInput=${(e) => change({ name: e.target.value, skip: "" })} /></label>
+      <label>Group by <select value=${by} onChange=${(e) => change({ group: e.target.value, skip: "" })}>${Object.entries(GROUPS).map(([name, word]) => html`<option key=${name} value=${name}>${word}</option>`)}</select></label>
       ${query.get("queue") ? html`<button onClick=${() => change({ queue: "", skip: "" })}>All quotas</button>` : null}</div>
+    ${held.length ? html`<${Bulk} jobs=${held} done=${() => pick(new Set())} />` : null}
     <section aria-label="Jobs"><${Loading} ...${found} />
-    ${data ? html`<div class="scroll"><table class="list"><thead><tr><th scope="col">Job</th><th scope="col">State</th><th scope="col">Quota</th>
+    ${data ? html`<div class="scroll"><table class="list"><thead><tr>${at ? null : html`<th scope="col"><input type="checkbox" aria-label="Select all shown" checked=${shown.length > 0 && held.length === shown.length}
+          onChange=${(e) => toggle(shown.map((job) => job.uid), e.target.checked)} /></th>`}<th scope="col">Job</th><th scope="col">State</th><th scope="col">Owner</th><th scope="col">Quota</th>
         <th scope="col">Asks for</th><th scope="col">Place</th><th scope="col">Since</th><th scope="col">Starts</th><th scope="col" class="wide">Reason</th></tr></thead>
-      <tbody>${data.jobs.map((job) => html`<tr key=${job.uid}><th scope="row"><${JobLink} job=${`${job.namespace}/${job.name}`} /> <span class="dim">${job.kind}</span></th>
-        <td><${State} job=${job} /></td><td>${job.queue.replace(/^root\//, "")}</td><td>${requestText(job.request)}</td>
+      ${grouped(shown, by).map(([name, jobs]) => html`<tbody key=${name}>${by ? html`<tr class="group"><th scope="rowgroup" colspan=${at ? 9 : 10}>${name} <span class="dim">${many(jobs.length, "job")}</span>${" "}
+          ${at ? null : html`<button onClick=${() => toggle(jobs.map((job) => job.uid), true)} aria-label=${`Select: ${name}`}>Select</button>`}</th></tr>` : null}${jobs.map((job) => html`<tr key=${job.uid}>
+        ${at ? null : html`<td><input type="checkbox" aria-label=${`Select ${keyOf(job)}`} checked=${picked.has(job.uid)} onChange=${(e) => toggle([job.uid], e.target.checked)} /></td>`}
+        <th scope="row"><${JobLink} job=${keyOf(job)} /> <span class="dim">${job.kind}</span></th>
+        <td><${State} job=${job} /></td><td>${job.owner}</td><td>${job.queue.replace(/^root\//, "")}</td><td>${requestText(job.request)}</td>
         <td>${job.position ? `${job.position} of ${job.length}` : ""}</td><td>${clock(job.since)}</td><td><${Promised} job=${job} now=${data.moment.at} /></td>
-        <td class="wide reason">${job.text}</td></tr>`)}</tbody></table></div>
-      <p class="pager">${data.total ? `${skip + 1}–${Math.min(skip + PAGE, data.total)} of ${data.total.toLocaleString()}` : "No such job."}
-        <button disabled=${!skip} onClick=${() => change({ skip: Math.max(0, skip - PAGE) || "" })}>Previous</button>
-        <button disabled=${skip + PAGE >= data.total} onClick=${() => change({ skip: skip + PAGE })}>Next</button></p>` : null}</section>`;
+        <td class="wide reason" title=${job.text}>${by === "reason" ? "" : reasonOf(job)}</td></tr>`)}</tbody>`)}</table></div>
+      <p class="pager">${data.total ? `${skip + 1}–${Math.min(skip + size, data.total)} of ${data.total.toLocaleString()}` : "No such job."}
+        <button disabled=${!skip} onClick=${() => change({ skip: Math.max(0, skip - size) || "" })}>Previous</button>
+        <button disabled=${skip + size >= data.total} onClick=${() => change({ skip: skip + size })}>Next</button></p>` : null}</section>`;
 }
 
 function Chain({ event, close }) {
@@ -48,19 +78,19 @@ export function Job({ name }) {
     <div class="columns turned"><div><section aria-label="Why"><h2><${State} job=${job} text=${job.state === "waiting" ? job.headline : ""} /></h2>
       <p class="lead"><${Told} text=${data.text} jobs=${holders} /></p>
       ${data.pauses.map((each) => html`<${Problem} text=${each} />`)}
-      <dl><dt>Quota</dt><dd><${Link} to=${`/?queue=${encodeURIComponent(job.queue)}`}>${job.queue || "none"}<//></dd><dt>Asks for</dt><dd>${requestText(job.request)}</dd>
+      <dl>${job.owner ? html`<dt>Owner</dt><dd>${job.owner}</dd>` : null}<dt>Quota</dt><dd><${Link} to=${`/?queue=${encodeURIComponent(job.queue)}`}>${job.queue || "none"}<//></dd><dt>Asks for</dt><dd>${requestText(job.request)}</dd>
         ${job.position ? html`<dt>Place</dt><dd>${job.position} of ${job.length}</dd>` : null}
         ${job.state === "waiting" ? html`<dt>Starts</dt><dd>${job.promise ? html`<${Promised} job=${job} now=${data.moment.at} />` : job.why_no_promise}</dd>` : null}
         <dt>Priority</dt><dd>${job.priority === null ? "none" : job.priority}</dd></dl>
       ${job.state === "waiting" ? html`<p><${Link} class="button" to=${`/whatif?job=${encodeURIComponent(name)}`}>What if…<//></p>` : null}</section>
       ${wanting ? html`<section aria-label="The limit"><h2>What it waits for</h2>
         <p>${wanting.quota} has ${wanting.free} of ${wanting.limit} ${short(wanting.resource)} free; it asks for ${wanting.request}: <b>${wanting.missing} more</b> must be released.</p>
-        <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col"></th></tr></thead>
+        <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col">Detail</th></tr></thead>
         <tbody>${wanting.holders.map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${each.amount}</td><td>${each.text}</td></tr>`)}</tbody></table>
         ${wanting.held_by > wanting.holders.length ? html`<p class="dim">and ${wanting.held_by - wanting.holders.length} more</p>` : null}</section>` : null}
       ${data.waits.map((cluster) => html`<section key=${cluster.text} aria-label="What waits in it"><h2>${cluster.text}</h2>
         <ul>${cluster.pieces.map((piece) => html`<li key=${piece.text}>${piece.text}<ul>${piece.groups.map((each) => html`<li key=${each} class="dim">${each}</li>`)}</ul></li>`)}</ul></section>`)}</div>
-    <div><section aria-label="History"><h2>What happened to it <span class="dim">click one for its causes</span></h2>
+    <div><${Timeline} events=${data.events} job=${job} moment=${data.moment} /><section aria-label="History"><h2>What happened to it <span class="dim">click one for its causes</span></h2>
       <ol class="history">${data.events.slice().reverse().map((each) => { const id = `${each.sequence}-${each.index}`; return html`<li key=${id}>
         <button class="when" title="Show this moment" onClick=${() => change({ at: each.sequence, event: "" }, {})}>${clock(each.at)}</button>
         <div><button class="event" aria-expanded=${open === id} onClick=${() => change({ event: open === id ? "" : id })}><${Word} word=${each.word} /> ${each.text}${each.times > 1 ? ` (${each.times} times)` : ""}</button>

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shutil
+import signal
 import statistics
 import sys
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from kit.badday import mistakes
 from kit.badday.cluster import CANARY, TREE, Cluster, cluster
 from kit.badday.doctor import Doctor
 from kit.badday.faults import FAULTS, Fault
@@ -49,6 +52,8 @@ class Played:
     lasted_s: float = 0.0
     healthy_s: float | None = None
     doctor: list[str] = field(default_factory=list)
+    words: str = ""
+    """What doctor has to say of it: that of the fault, unless what was done has no effect."""
 
 
 class Day:
@@ -70,6 +75,8 @@ class Day:
         self._grounds: set[int] = set()
         self._behind: dict[str, float] = {}
         self._away = Watched()
+        self._emptied: set[str] = set()
+        """Servers whose store was emptied, for they never got the log."""
 
     @property
     def played(self) -> int:
@@ -98,10 +105,9 @@ class Day:
             with contextlib.suppress(Unanswered):
                 await self.stream.look()
                 await self.stream.sweep()
-                self.judge.judge_stream(self.stream, self._grounds.__contains__)
-            for generation in self.stream.founded:
                 if time.monotonic() < self._lost_until:
-                    self._grounds.add(generation)
+                    self._grounds.update(self.stream.founded)
+                self.judge.judge_stream(self.stream, self._grounds.__contains__)
             await asyncio.sleep(1.0)
 
     async def _tick(self) -> None:
@@ -121,7 +127,8 @@ class Day:
             if said:
                 self._away.over(name)
             elif self._away.lasts(name, time.monotonic()) > COPIES_S:
-                self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s", f"{name} {self.played}")
+                self._away.over(name)
+                await self._no_copy(name, stream)
         if not all(copies.values()):
             return
         states = {name: said["state"] for name, said in copies.items() if said}
@@ -138,6 +145,18 @@ class Day:
                 if not any(name in line for line in said):
                     text = f"{name} misses {deleted or held} commits of {stream} since {now - since:.0f} s"
                     self.judge.tell(HOLE, f"{text}; doctor: {said[:2]}", f"{name} {stream}")
+
+    async def _no_copy(self, name: str, stream: str) -> None:
+        """A server goes without the log: doctor names it, and its way out is taken once."""
+        found = [line for line in await self.doctor.ask() if name in line and "no copy of" in line]
+        if not found or name in self._emptied:
+            self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {found}", name)
+            return
+        self._emptied.add(name)
+        self.say(f"emptied: {found[0][:200]}")
+        server = next(server for server in self.nats.servers if server.name == name)
+        async with server.container.away(signal.SIGTERM):
+            await asyncio.to_thread(shutil.rmtree, server.store, ignore_errors=True)
 
     # --- faults -------------------------------------------------------------------------------------------------
 
@@ -160,7 +179,7 @@ class Day:
 
     async def play(self, fault: Fault) -> Played:
         """From its beginning until a fresh Job is let go again."""
-        played = Played(fault)
+        played = Played(fault, words=fault.words)
         self.history.append(played)
         self.judge.calm = False
         if fault.loses:
@@ -192,7 +211,7 @@ class Day:
         while True:
             said = await self.doctor.ask()
             played.doctor = said
-            if re.search(played.fault.words, "\n".join(said)):
+            if re.search(played.words, "\n".join(said)):
                 return
             await asyncio.sleep(5.0)
 
@@ -202,7 +221,7 @@ class Day:
         if took is None or took > fault.limit_s:
             text = f"after {about} no fresh job was let go within {took or GIVE_UP_S:.0f} s"
             self.judge.tell(SICK, f"{text}; {self._ailing()}")
-        if fault.words and played.doctor and not re.search(fault.words, "\n".join(played.doctor)):
+        if played.words and played.doctor and not re.search(played.words, "\n".join(played.doctor)):
             self.judge.tell(SILENT, f"{about} for {played.lasted_s:.0f} s: {' / '.join(played.doctor)[:300]}")
         self.say(
             f"{fault.name}: {' '.join(played.notes)}; lasted {played.lasted_s:.0f} s, healthy after "
@@ -356,4 +375,4 @@ async def find(made: Day, plant: Plant, minutes: float) -> float | None:
     return time.monotonic() - began
 
 
-__all__ = ["CANARY", "Day", "day", "play_all", "say"]
+__all__ = ["CANARY", "Day", "day", "mistakes", "play_all", "say"]

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class Component:
     ready_url: str
     #: Standard output and error of every start, appended.
     log: Path
+    #: Of the process, beside what every server has.
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -70,7 +72,7 @@ class Component:
                 stderr=subprocess.STDOUT,
                 cwd=self.log.parent,
                 # Nothing of the developer's own clusters or proxies leaks in.
-                env={"PATH": os.defpath, "HOME": str(self.log.parent), **COLLECT},
+                env={"PATH": os.defpath, "HOME": str(self.log.parent), **COLLECT, **self.environment},
                 # Ctrl-C in the terminal is for us; we stop the servers in order.
                 start_new_session=True,
             )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kit import facts
+from kit.scenes import Scene
 from kit.story import quota_tree, rayjob
 from muster.core.objects import meta
 from muster.core.quota.demand import run_time_ms, settings_left_out
@@ -17,6 +18,8 @@ from muster.core.quota.trees.rules import span_ms
 from muster.core.quota.trees.treesource import read_tree
 from muster.core.reading.quotatree import read_quota_tree
 from muster.core.workloads.registry import KINDS
+from muster.events.system import PlacementChosen, PlacementMode
+from muster.told.views.story import Story
 from muster.told.wording import problems
 
 SPANS = (*meta.TIMES, meta.DRAIN, meta.NODE_WAIT)
@@ -131,3 +134,27 @@ def test_other_notations_of_a_span_are_read(text: str, ms: int) -> None:
 )
 def test_moments_of_every_zone_are_read(text: str) -> None:
     assert meta.parse_time(text) == meta.parse_time("2026-11-28T08:05:00.12Z") > 0
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    ("asked", "mode", "told"),
+    [
+        ("kube-scheduler", "off", True),
+        ("muster", "off", True),
+        ("kube-scheduler", "native", False),
+        ("kube-scheduler", "pack", False),
+        ("yunikorn", "off", False),
+    ],
+)
+def test_a_gang_that_is_not_placed_as_one_is_told(where: str, asked: str, mode: PlacementMode, told: bool) -> None:
+    read = job(*([{}, {meta.GANG_SWITCH: asked}] if where == "labels" else [{meta.GANG_SWITCH: asked}, {}]))
+    scene = Scene()
+    scene.tree_of(("video", 5), ("b", 3))
+    scene.lines("synced", "job one cpu=9")
+    scene.bench.append("gang_admitter", "decision", [PlacementChosen(mode=mode)])
+    scene.change("one", labels=read.labels)
+    story = Story("video/one")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    assert any("asks for a gang, and placement is off" in text for text in story.of("video/one").pauses) == told

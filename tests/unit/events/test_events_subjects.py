@@ -13,11 +13,19 @@ from muster.events import subjects
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+def text_of(token: str) -> str:
+    """The text of a token, as a subscriber reads it."""
+    if token == "==":
+        return ""
+    raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), token.encode())
+    return raw.decode()
+
+
 @given(texts)
 def test_what_is_escaped_is_one_token_and_comes_back(text: str) -> None:
     token = subjects.escape_token(text)
     assert re.fullmatch(r"[A-Za-z0-9_=-]+", token)
-    assert subjects.unescape_token(token) == text
+    assert text_of(token) == text
 
 
 @given(texts, texts)
@@ -49,7 +57,7 @@ def test_tokens_as_others_may_have_to_write_them(text: str, token: str) -> None:
 def test_a_public_subject_has_its_seven_tokens_whatever_the_names(namespace: str, name: str) -> None:
     tokens = subjects.public_subject("main", "workload_admitted", namespace, name).split(".")
     assert tokens[:5] == ["muster", "pub", "v1", "main", "workload_admitted"]
-    assert [subjects.unescape_token(token) for token in tokens[5:]] == [namespace, name]
+    assert [text_of(token) for token in tokens[5:]] == [namespace, name]
 
 
 @pytest.mark.parametrize("cell", ["main", "a", "a1-b2", "0", "a" * 32])

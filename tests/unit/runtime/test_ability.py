@@ -30,6 +30,7 @@ class Parts:
         self.cluster_leases: list[Any] = []
         self.witness = None
         self.waited_s = 0.0
+        self.ahead_ms = 0
 
     def waits_s(self) -> float:
         return self.waited_s
@@ -114,3 +115,13 @@ async def test_a_publisher_that_stands_by_has_started() -> None:
     publisher.lease.held = True
     assert list(ability.not_started(parts)) == ["publisher has not caught up yet"]  # type: ignore[arg-type]
     asking.cancel()
+
+
+async def test_a_clock_that_is_ahead_is_not_able_to_lead() -> None:
+    parts = Parts()
+    parts.ahead_ms = 2_000
+    assert parts.reasons() == []
+    parts.ahead_ms = 86_400_000
+    assert parts.reasons() == [
+        "the clock of this machine is 1 d ahead of the broker's, and the process leads nothing: set it right (NTP)"
+    ]

@@ -9,7 +9,13 @@ from muster.runtime.logkeeping.copies import Cause, Repair, ServerTrouble, judge
 
 LOG = "MUSTER_LOG_main_2"
 NAMES = ("a", "b", "c")
-WHOLE = Copy(first=11, last=20, messages=10, leader="a")
+
+
+def copy(first: int, last: int, messages: int, leader: str = "a") -> Copy:
+    return Copy(first, last, messages, leader, others=("b", "c"))
+
+
+WHOLE = copy(11, 20, 10)
 WELL = [
     Server(name, jetstream=True, limit=100, leader="a", peers=tuple({*NAMES} - {name}), copies={LOG: WHOLE})
     for name in NAMES
@@ -21,7 +27,7 @@ def but(name: str, **changes: object) -> list[Server]:
 
 
 def holds(name: str, first: int, last: int, messages: int, leader: str = "a") -> list[Server]:
-    return but(name, copies={LOG: Copy(first, last, messages, leader)})
+    return but(name, copies={LOG: copy(first, last, messages, leader)})
 
 
 def causes(now: list[Server], before: list[Server] = WELL) -> set[tuple[Cause, str]]:
@@ -52,20 +58,34 @@ def test_each_trouble_is_named(now: list[Server], found: set[tuple[Cause, str]])
     assert causes(now) == found
 
 
+def test_a_stream_that_a_server_should_have_and_has_not_is_named() -> None:
+    forgot = but("c", copies={})
+    assert causes(forgot, forgot) == {("absent", "c")}
+    assert causes(forgot, WELL) == set(), "a moment ago it had it"
+    assert causes(forgot[:2], forgot[:2]) == {("down", "c")}
+    assert repairs(forgot, forgot, "main", []) == [], "a copy that never comes is not waited for with fewer copies"
+
+
+def test_a_stream_on_too_few_servers_is_named() -> None:
+    for stream in (LOG, "KV_MUSTER_STATE_main"):
+        lonely = [replace(each, copies={stream: Copy(11, 20, 10, "a")} if each.name == "a" else {}) for each in WELL]
+        assert causes(lonely, lonely) == {("few", "")}
+
+
 def test_what_passes_by_itself_is_not_told() -> None:
     assert causes(holds("b", 11, 17, 7), before=[]) == set()
     assert causes(but("b", complaint="stream is not current")) == set()
 
 
 def test_a_log_of_which_no_copy_is_whole_is_lost() -> None:
-    torn = [replace(each, copies={LOG: Copy(11, 20, 9, "a")}) for each in WELL]
+    torn = [replace(each, copies={LOG: copy(11, 20, 9, "a")}) for each in WELL]
     assert ("lost", "") in causes(torn)
     assert ("lost", "") not in causes(torn[1:]), "the copy of a may be whole"
     assert repairs(torn, WELL, "main", []) == []
 
 
 def test_other_streams_may_have_gaps() -> None:
-    assert causes(but("b", copies={LOG: WHOLE, "KV_MUSTER_STATE_main": Copy(1, 90, 3, "a")})) == set()
+    assert causes(but("b", copies={LOG: WHOLE, "KV_MUSTER_STATE_main": copy(1, 90, 3, "a")})) == set()
 
 
 def test_a_damaged_copy_is_rebuilt_from_a_whole_one_once_every_server_is_up() -> None:

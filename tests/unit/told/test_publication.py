@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -11,16 +12,22 @@ import pytest
 from kit import facts
 from kit.chaos import Chaos
 from kit.claimscenes import claim_ended
+from kit.overuse import overuse
 from kit.rayscenes import alarm
-from kit.scenes import Scene, claimed
+from kit.scenes import Scene, claimed, stale_gang, timed_out
 from muster.core.objects.meta import QUOTA_NAME
 from muster.core.stage import Folder
+from muster.events.base import Cause
+from muster.events.decisions import SuspensionOrdered
+from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
-from muster.events.public import PublicEvent
+from muster.events.public import PublicEvent, PublicWorkloadEvicted
 from muster.events.registry import encode
 from muster.model.workload import Origin
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.telemetry.counting import begin
+from muster.telemetry.metrics import Metrics
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.views.publication import facets_in, public_event
@@ -143,3 +150,25 @@ def test_who_goes_on_from_the_read_model_publishes_the_same(seed: int) -> None:
     assert [encode(each) for each in published(log[cut:], state)] == [
         encode(each) for each in whole if each.position.sequence > cut
     ]
+
+
+@pytest.mark.parametrize(
+    ("scene", "reason"), [(overuse, "overuse"), (stale_gang, "stale_gang"), (timed_out, "running_timeout")]
+)
+def test_the_counter_of_an_eviction_begins_at_0(scene: Callable[[], Any], reason: str) -> None:
+    """Prometheus sees no growth of a series that begins at 1."""
+    made = scene()
+    bench = (made[0] if isinstance(made, tuple) else made).bench
+    seq, order = next(
+        (stored.seq, event)
+        for stored in bench.log
+        for event in stored.commit.events
+        if isinstance(event, SuspensionOrdered)
+    )
+    effect = EffectApplied(cause=Cause(seq, 0), ref=order.ref, attempt=order.attempt, rv=9_999_999, action="suspend")
+    bench.append("actuator", "input", [effect])
+    (event,) = [event for event in published(bench.log) if isinstance(event, PublicWorkloadEvicted)]
+    metrics = Metrics()
+    begin(metrics, "q")
+    assert event.reason == reason
+    assert f'reason="{reason}"}} 0.0' in metrics.render().decode()

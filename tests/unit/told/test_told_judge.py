@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from kit.daylogs import day, demo, played
 from kit.histories.files import names_in, read
 from kit.toldjudge import Answers, Kind, ToldJudge, lies_of
 from muster.events.envelope import Stored
@@ -24,23 +26,29 @@ LONG = "demo-teams"
 """Five teams for an hour; jobs are evicted, and come back."""
 
 
-def judged(name: str, seed: int, moments: int, jobs: int) -> Counter[Kind]:
-    judge = ToldJudge(read(name), seed)
+def judged(log: Sequence[Stored], seed: int, moments: int, jobs: int) -> Counter[Kind]:
+    judge = ToldJudge(log, seed)
     judge.run(moments, jobs)
     assert not judge.lies, "\n".join(map(str, judge.lies[:5]))
     return judge.judged
 
 
 def test_what_is_told_of_recorded_histories_holds() -> None:
-    kinds = sum((judged(name, 1, 12, 4) for name in SHORT), judged(LONG, 1, 8, 4))
+    kinds = sum((judged(read(name), 1, 12, 4) for name in SHORT), judged(read(LONG), 1, 8, 4))
     assert {"place", "number", "holder", "history", "taker", "would start", "what-if", "live", "reader"} <= set(kinds)
     assert sum(kinds.values()) > 2_000
 
 
 @pytest.mark.nightly
-def test_what_is_told_of_every_history_holds() -> None:
-    kinds = sum((judged(name, 2, 40, 6) for name in names_in()), Counter[Kind]())
-    assert sum(kinds.values()) > 10_000
+@pytest.mark.timeout(600)
+def test_what_is_told_of_every_history_and_of_whole_days_holds(tmp_path: Path) -> None:
+    """10,000 questions: why does it wait, would a job like it start, and what if nothing changed."""
+    logs = [read(name) for name in names_in()]
+    kinds = sum((judged(log, 2, 40, 6) for log in logs), Counter[Kind]())
+    for log in (played(demo(tmp_path, 1, 2)), day("seren", 1), day("flood", 1)):
+        kinds += judged(log, 7, 120, 8)
+    assert kinds["reader"] + kinds["would start"] + kinds["what-if"] >= 10_000
+    assert sum(kinds.values()) > 150_000
 
 
 # --- lies -------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from heapq import merge
-from itertools import islice
 from typing import Literal
 
 from msgspec import Struct, field
@@ -52,8 +51,6 @@ from muster.model.problem import FieldProblem, problem
 
 REREADS = 5
 """Rebuilds of a patch on the reread object, after failed tests of the patch, before the patch counts as refused."""
-MOST_CHILDREN = 3
-"""Children of a job without pods whose Events are read."""
 
 
 class Request(Struct, frozen=True):
@@ -166,9 +163,11 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
 
 
 def _refusal(order: Outstanding, state: ActuatorState) -> Generator[Request, Reply, FieldProblem | None]:
-    """What refused the pods of a job, by the Events about the job and its children; None: no Event tells."""
-    children = (uid for uid, owner in state.children.items() if owner == order.ref.uid)
-    for uid in (order.ref.uid, *islice(children, MOST_CHILDREN)):
+    """What refused the pods of a job, by the Events about the newest child, or else about the job; None: no Event
+    tells. The controller of the pods tells it of its own object, and that is the child that was made last.
+    """
+    children = [uid for uid, owner in state.children.items() if owner == order.ref.uid]
+    for uid in (*children[-1:], order.ref.uid):
         query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning", "limit": "100"}
         listed = yield Request("GET", EVENTS.path(order.ref.namespace), query=query)
         refusal = read_refusal(listed.status, listed.body, order.podless_since)

@@ -10,10 +10,10 @@ from muster.core.autoscaling.wish import Wish
 from muster.core.stage import StageState
 from muster.events.alarms import AlarmRaised, AlarmReason
 from muster.events.base import Cause
-from muster.events.elastic import GateSet, GrowthUnit, ReplicaCost, WorkersChosen
+from muster.events.elastic import GateSet, GrowthUnit, WorkersChosen
 from muster.events.growing import NodesRequested, WithdrawalReason
 from muster.events.raydemand import RayDemandObserved
-from muster.model.elastic import Counts, Elastic, HeadService, running_through
+from muster.model.elastic import Counts, Elastic, HeadService, ReplicaCost, running_through
 from muster.model.keys import Ref
 from muster.model.pools import Growth
 from muster.model.problem import FieldProblem

@@ -15,8 +15,8 @@ from msgspec import structs
 from muster.core.autoscaling import giveback, resizing, upgrades, watchdog
 from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant
 from muster.events.base import Decision
-from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
-from muster.model.elastic import AUTOSCALER, PENDING, Counts, ScaledGroup
+from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit
+from muster.model.elastic import AUTOSCALER, PENDING, Counts, ReplicaCost, ScaledGroup
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
@@ -216,6 +216,6 @@ def _beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Grow
 
 def _shares(cluster: Cluster, grant: Grant, named: Iterable[str]) -> dict[str, ReplicaCost]:
     groups = cluster.elastic.groups
-    costs = {group.name: ReplicaCost(group.request, group.takes, group.hosts) for group in groups}
+    costs = {group.name: group.cost for group in groups}
     costs |= resizing.costs(cluster, grant)
     return {name: costs[name] for name in sorted({*named}) if name in costs}

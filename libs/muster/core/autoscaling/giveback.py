@@ -281,7 +281,7 @@ def surplus_of(state: BridgeState, cluster: Cluster, grant: Grant, order: Surplu
     rest, left, going = dict(order.amounts), dict[str, int](), list[ChosenWorker]()
     for group in reversed(cluster.elastic.groups):
         there = len(state.replicas_in(cluster.ref.uid, group.name))
-        one = group.cost("ack")
+        one = group.request
         needed = max((-(-amount // one[name]) for name, amount in rest.items() if one.get(name)), default=0)
         gone = min(there - grant.groups.get(group.name, 0), there - group.least, needed)
         if gone > 0:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from muster.core.autoscaling.bridgestate import BridgeState, Cluster, Grant
-from muster.events.elastic import GrowthUnit, ReplicaCost
-from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup, grown
+from muster.events.elastic import GrowthUnit
+from muster.model.elastic import AUTOSCALER, Counts, ReplicaCost, ScaledGroup, grown
 from muster.model.resources import Vector
 
 RESIZED = ("cpu", "memory")

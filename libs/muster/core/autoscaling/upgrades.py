@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from muster.core.autoscaling.bridgestate import BridgeState, GrowthAsked, ServiceCluster
 from muster.events.base import Cause, Decision
-from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthUnit, ReplicaCost
+from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthUnit
 from muster.events.facts import ChildGone, ChildObserved
-from muster.model.elastic import PENDING
+from muster.model.elastic import PENDING, ReplicaCost
 from muster.model.keys import Position
 from muster.model.workload import Workload
 
@@ -55,7 +55,7 @@ def whole_of(workload: Workload) -> ReplicaCost:
     """The charge of a whole cluster by the spec of now."""
     counted, full = workload.need.get("ack", {}), workload.need.get("full", {})
     pods = sum(pods.count for pods in workload.pod_sets)
-    return ReplicaCost(counted, full if full != counted else None, pods)
+    return ReplicaCost(counted, full if full != counted else None, pods, workload.gpu_memory)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------

@@ -162,7 +162,9 @@ def _taken_over(state: AdmitterState, uid: str, served: str) -> None:
 
 
 def _exchanged(state: AdmitterState, uid: str) -> None:
-    """A job has quota while its victims still leave: the job swaps orders with a like job without victims left."""
+    """Job ``uid`` has got quota, and the victims of its order still leave. Let it swap orders with the first job of
+    the same request whose victims have all left, so that the job with quota has places at once.
+    """
     own = state.orders.get(uid)
     if own is None or not own.claims or not own.places or not _awaited(state, own):
         return

@@ -243,7 +243,9 @@ REFUSED_MS = 30_000
 
 
 def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
-    """Note the present state of a pod bound by Muster, or of a gang."""
+    """Note a pod as just observed. Kept are pods that name our scheduler, and pods of the default scheduler whose
+    labels declare a gang; any other pod is forgotten.
+    """
     uid = pod.ref.uid
     if not pod.ours and (pod.scheduler != DEFAULT_SCHEDULER or pod.group):  # kube-scheduler owns gangs of its own API.
         pod_gone(state, uid, at.at)
@@ -384,7 +386,7 @@ def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
 
 
 def release(state: PodGangs, place: PodPlace) -> None:
-    """A pod is about to lose its node, unless bound meanwhile."""
+    """Mark a place as released: the pod loses the node of ``place``, unless bound before."""
     placed = state.placed.get(place.ref.uid)
     if placed is not None and placed.place.node == place.node and not placed.applied:
         placed.released = True

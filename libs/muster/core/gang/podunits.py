@@ -53,7 +53,9 @@ def told_lately(state: AdmitterState, gang: PodGang) -> bool:
 
 
 def gave_way(state: AdmitterState, gang: PodGang) -> HeldBackReason:
-    """The reason for a gang passed by another gang: ``gave_way``, after ``STARVED_MS`` ``starved``."""
+    """The reason to tell of a gang that another gang passed: ``gave_way``, and ``starved`` once the gang has waited for
+    ``STARVED_MS``.
+    """
     since = gang.claimant.since
     starved = since and state.now >= since + STARVED_MS
     return "starved" if starved else "gave_way"

@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, Decimal
 from msgspec.structs import replace
 
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
-from muster.model.placing import PodRules
+from muster.model.placing import WHOLE, PodRules, part_of
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import QuantityError, parse_quantity
 
@@ -35,7 +35,6 @@ TIME_SLICING = "time-slicing"
 MAX_DEVICES = 64
 MAX_MEMORY = 1 << 30
 """MiB; more than any device has."""
-WHOLE = 1000
 
 BAD_FRACTION = problem("", "bad_gpu_fraction")
 BAD_MEMORY = problem("", "bad_gpu_memory")
@@ -196,13 +195,9 @@ def _mebibytes(text: str) -> int:
 def charged(rules: PodRules, memory: int = 0) -> int:
     """The charge of a quota for a share, thousandths of a GPU.
 
-    ``memory``: MiB of a device; an amount of memory counts as its part of the device, rounded down so that parts never
-    come to more than the whole, and as the whole device where the size is unknown or too small.
+    ``memory``: MiB of a device; 0 where unknown.
     """
-    part = rules.share
-    if rules.gpu_memory:
-        part = max(1, rules.gpu_memory * WHOLE // memory) if rules.gpu_memory < memory else WHOLE
-    return part * rules.devices
+    return (part_of(rules.gpu_memory, memory) if rules.gpu_memory else rules.share) * rules.devices
 
 
 def devices_of(annotations: Mapping[str, str]) -> tuple[int, ...]:

@@ -82,6 +82,8 @@ KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """The labels kept of a workload."""
+GANG_SWITCH = "ray.io/scheduler-name"
+"""Label or annotation of a Ray job: its scheduler, and so a gang."""
 KAI = "kai:"
 """Prefix of a requested queue of KAI Scheduler: the name of the queue, and after a slash the named quota."""
 

@@ -315,6 +315,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     host_network: bool | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
+    resource_claims: object = None
+    """Dynamic resource allocation, of any shape: no device of a claim is counted."""
 
 
 class TemplateMeta(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.core.placement.devices import PART, WHOLE
+from muster.core.placement.devices import PART
 from muster.core.placement.matching import (
     asked_labels,
     names_nodes,
@@ -26,7 +26,7 @@ from muster.core.placement.needs import Bucket, NodeClass, PodNeed, Slot, need_o
 from muster.core.placement.nodeledger import SHOWN
 from muster.core.placement.view import Ask, View, share_devices
 from muster.model.places import Shortage
-from muster.model.placing import GPU, NodeTerm, PodRules, Requirement, Topology
+from muster.model.placing import GPU, WHOLE, NodeTerm, PodRules, Requirement, Topology
 from muster.model.problem import problem
 
 # --- choices ----------------------------------------------------------------------------------------------------------

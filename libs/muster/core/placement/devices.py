@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from muster.model.placing import GPU_MEMORY, PodRules
+from muster.model.placing import GPU_MEMORY, WHOLE, PodRules
 
-WHOLE = 1000
-"""One device, in thousandths."""
 PART = 1 << 30
 """A thousandth of a device, in parts."""
 DEVICE = WHOLE * PART

@@ -14,10 +14,10 @@ from bisect import bisect_left, insort
 
 from msgspec import Struct, field
 
-from muster.core.placement.devices import DEVICE, WHOLE, pods_fitting, share_on, shares_gpu
+from muster.core.placement.devices import DEVICE, pods_fitting, share_on, shares_gpu
 from muster.core.placement.matching import UNSCHEDULABLE, suits_node, suits_volumes, tolerates, untolerated
 from muster.model.places import ObstacleCode
-from muster.model.placing import GPU, GPU_MEMORY, PodRules, Taint
+from muster.model.placing import GPU, GPU_MEMORY, WHOLE, PodRules, Taint
 from muster.model.resources import Vector
 
 # --- classes ----------------------------------------------------------------------------------------------------------
@@ -163,11 +163,11 @@ class PodSought(Struct):
     request: Vector
     rules: PodRules
     pinned: bool
-    """The rules of the pod distinguish nodes of one class."""
+    """Whether the rules of the pod suit only some nodes of a class."""
     room: int = 0
     """Upper bound of the pods of this kind with room on the nodes."""
     asks: list[tuple[int, str]] = field(default_factory=list)
-    """sorted (pods needed at once, line)"""
+    """(pods needed at once, line of waiting jobs), sorted"""
     needs: dict[str, PodNeed | None] = field(default_factory=dict)
     """class of nodes -> need of a pod; None where the class cannot run the pod"""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.placement.devices import DEVICE, WHOLE, share_on
+from muster.core.placement.devices import DEVICE, share_on
 from muster.core.placement.matching import asked_labels, names_nodes
 from muster.core.placement.mix import Mix
 from muster.core.placement.needs import PODS, NodeClass, PodSought, Slot, enter, leave
 from muster.events.facts import NodeGone, NodeObserved
-from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
+from muster.model.placing import ANYWHERE, GPU, HOSTNAME, WHOLE, PodRules, Taint
 from muster.model.resources import Vector, add_into
 
 SHOWN = ("cpu", GPU, "memory")

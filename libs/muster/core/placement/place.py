@@ -24,12 +24,11 @@ from muster.core.placement.choices import (
     wasting,
     within,
 )
-from muster.core.placement.devices import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
 from muster.core.placement.needs import NodeClass, PodNeed, need_of, refused
 from muster.core.placement.view import Ask, View
 from muster.model.places import Obstacle, ObstacleCode, Shortage
-from muster.model.placing import GPU
+from muster.model.placing import GPU, WHOLE
 from muster.model.strategies import Strategy
 
 MAX_DOMAINS_TRIED = 16

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.core.placement.devices import DEVICE, WHOLE, pick
+from muster.core.placement.devices import DEVICE, pick
 from muster.core.placement.needs import PODS, Bucket, PodNeed, PodSought, Slot, enter, leave, need_of
 from muster.core.placement.nodeledger import NodeLedger, Occupant
-from muster.model.placing import GPU, PodRules, Topology
+from muster.model.placing import GPU, WHOLE, PodRules, Topology
 from muster.model.resources import Vector
 from muster.model.strategies import Strategy
 

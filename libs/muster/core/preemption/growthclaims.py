@@ -184,8 +184,7 @@ def _claimant(
     state: PreemptorState, refused: RefusedGrowth, job: Job, growth: GrowthOption, short: Shortfall
 ) -> Claimant:
     tree = state.queues.ledger.tree_of(job.queue)
-    profile = tree.profile if tree is not None else "ack"
-    demand = demand_of_growth(refused.asked, growth, profile, preemptible=job.demand.preemptible)
+    demand = demand_of_growth(refused.asked, growth, tree, preemptible=job.demand.preemptible)
     asks = structs.replace(job, demand=demand, growth=growth)
     return Shape(job.queue, demand, [job.place], denial=Denial(job.cause, short)), asks
 

@@ -328,7 +328,7 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
         return
     if growthclaims.passed_over(state, event):
         return
-    rest = at.at + (NO_NODES_MS if event.nodes >= 0 else _rests_ms(event.reason))
+    rest = at.at + _rests_ms(event.reason, placed=event.nodes >= 0)
     gate = RetryGate(event.supply, event.until, event.nodes, min(rest, event.until or rest))
     if event.reason == "nodes_stay":
         makingroom.searched(state, event.ref.uid, gate)
@@ -336,8 +336,12 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
     bar(state, event.ref.uid, gate)
 
 
-def _rests_ms(reason: DeferralReason) -> int:
-    """How long (ms) a claimant rests. In a busy queue the running work of lower priority changes often."""
+def _rests_ms(reason: DeferralReason, *, placed: bool) -> int:
+    """How long (ms) a claimant rests. In a busy queue the running work of lower priority changes often. ``placed``: the
+    plan was tried on nodes. Without a job to evict no node was looked at.
+    """
+    if placed and reason != "nothing_evictable":
+        return NO_NODES_MS
     match reason:
         case "lower_stays" | "lower_too_young" | "lower_paused":
             return MIN_PAUSE_MS

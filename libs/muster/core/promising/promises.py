@@ -133,7 +133,7 @@ class Scale(Struct, frozen=True):
 
 
 def score_of(projected: int, wait: int) -> int:
-    """The number of the class of scores of a wait, both in ms."""
+    """The score of a wait, by its projection (both ms): the logarithm of their ratio, in steps of ``WIDTH``."""
     return (_log(wait + FLOOR_MS) - _log(projected + FLOOR_MS)) // WIDTH
 
 
@@ -164,7 +164,7 @@ MAX_WAITS = 4096
 """The most waiting jobs with promises."""
 AGE_MS = 120_000
 """The first age of a wait; each further age is twice as long."""
-SIZES = 8
+SIZES = 64
 """The number of sizes of requests."""
 PARTS = 256
 """The promise at an age is made in one of so many parts of the age: the uid chooses the part."""
@@ -176,8 +176,16 @@ def age_of(waited: int) -> int:
 
 
 def class_of(waited: int, request: Mapping[str, int]) -> int:
-    """The number of the class of a wait (ms) for a request: the age, and the size in GPUs, in steps of four."""
-    return age_of(waited) * SIZES + min((request.get(GPU, 0) // WHOLE).bit_length() // 2, SIZES - 1)
+    """The number of the class of a wait (ms) for a request: the age, and the size."""
+    return age_of(waited) * SIZES + size_of(request.get(GPU, 0) // WHOLE)
+
+
+def size_of(gpus: int) -> int:
+    """The number of the size of a request in whole GPUs. The largest of each: 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on."""
+    if gpus <= 2:
+        return gpus
+    doublings = (gpus - 1).bit_length()
+    return min(2 * doublings - (gpus <= 3 << (doublings - 2)), SIZES - 1)
 
 
 def _due_at(since: int, age: int, uid: str) -> int:

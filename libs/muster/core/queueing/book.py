@@ -211,8 +211,8 @@ class Book(Struct):
             self._resized(path, ledger, cause)
 
     def used(self, queue: str) -> None:
-        """The used or proposed amounts of a queue have changed, and of the nodes above: a node above may have jobs from
-        its time as a leaf.
+        """Note a change of the used or proposed amounts of a queue and of the nodes above. A node above may have jobs
+        of its own, from its time as a leaf.
         """
         self.stirred.update(dict.fromkeys(chain_of(queue)))
 
@@ -303,7 +303,7 @@ class Book(Struct):
         return line[0][0] if line else None
 
     def ahead(self, queue: str, count: int) -> tuple[str, ...]:
-        """namespace/name of so many of the first of a queue."""
+        """namespace/name of the first ``count`` jobs of a queue, the head first."""
         return tuple(place.key for place, _ in self.lines.get(queue, [])[:count])
 
     def first_rank(self, queue: str) -> int:

@@ -22,6 +22,7 @@ from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
 from muster.events.refusals import NAMES, Refusal, RefusalReason
+from muster.model.closed import total
 from muster.model.demand import Demand
 from muster.model.keys import root_of
 from muster.model.quota import KAI_ROOT
@@ -63,8 +64,10 @@ def _with_leaves(refusal: Refusal, ledger: Ledger) -> Refusal:
 _LEAVES: Mapping[RefusalReason, DequeueReason] = {
     "held": "held",
     **dict.fromkeys(("unbound", "no_tree", "two_quotas", "queue_label_missing", "queue_unknown"), "unbound"),
+    **dict.fromkeys(("cannot_suspend", "unreadable", "set_aside"), "refused"),
 }
-"""{reason of a refusal: reason for leaving the queue}; ``refused`` for any other reason."""
+"""{reason of a refusal: reason for leaving the queue}"""
+total(_LEAVES, RefusalReason, "libs/muster/core/queueing/standing.py (_LEAVES)")
 
 Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
@@ -330,4 +333,4 @@ def _why_leaves(workload: Workload | None, refusal: Refusal | None) -> DequeueRe
         return "finished"
     if not workload.suspended:
         return "started_outside"
-    return _LEAVES.get(refusal.reason, "refused") if refusal is not None else None
+    return _LEAVES[refusal.reason] if refusal is not None else None

@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
-from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting import accountantfolds, claimfolds, growth, podasks, sharing, suspending
 from muster.core.quota.accounting.rechecks import charge_due, usage_changed
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import Scratch, chain_of, demand_of
@@ -31,7 +31,6 @@ from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     EvictionOrdered,
-    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -43,23 +42,26 @@ from muster.events.decisions import (
 from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
 from muster.events.facts import NodeObserved
-from muster.model.demand import Shortfall
+from muster.model.demand import Demand, Shortfall
+from muster.model.keys import Ref
 from muster.model.resources import beyond
 
 
 class OwedWait(Struct):
-    """The jobs that are owed their room and do not have it yet: they keep it from jobs that are owed less."""
+    """The jobs of one round that a node of the tree owes room, and that have none yet. No job that is owed less takes
+    this room.
+    """
 
-    kept: list[tuple[int, Candidate | PreemptionProposed, Scratch]] = field(default_factory=list)
-    """(how deep the owing node lies, the job, its amounts)"""
+    kept: list[tuple[int, Ref, Scratch]] = field(default_factory=list)
+    """(depth of the node that owes, the job, the job's amounts): what a lower node of the tree owes comes first"""
 
-    def note(self, ledger: Ledger, job: Candidate | PreemptionProposed) -> None:
-        """Note a job if its claim may bring the room."""
-        reclaims = not ledger.by_shares(job.queue) and ledger.rules_of(job.queue).reclaim != "disabled"
-        level = basis(ledger, job.ref.uid).owed_at(job.queue, job.demand) if reclaims else ""
+    def note(self, ledger: Ledger, job: Ref, queue: str, demand: Demand) -> None:
+        """Note a job, or the growth of a Ray cluster, if its claim may bring the room."""
+        reclaims = not ledger.by_shares(queue) and ledger.rules_of(queue).reclaim != "disabled"
+        level = basis(ledger, job.uid).owed_at(queue, demand) if reclaims else ""
         if level:
             amounts = Scratch()
-            amounts.add(job.queue, job.demand)
+            amounts.add(queue, demand)
             self.kept.append((len(chain_of(level)), job, amounts))
 
     def takes(self, ledger: Ledger, job: Candidate, scratch: Scratch) -> bool:
@@ -75,11 +77,11 @@ class OwedWait(Struct):
     def shortfall(self, ledger: Ledger, job: Candidate, depth: int, scratch: Scratch) -> Shortfall | None:
         """The shortfall of a job that fits otherwise; ``depth``: of the node that owes the job its room, 0: none."""
         for deeper, owed, amounts in self.kept:
-            beside = deeper > depth and owed.ref.uid != job.ref.uid
+            beside = deeper > depth and owed.uid != job.ref.uid
             short = ledger.shortfall(job.queue, job.demand, scratch, amounts) if beside else None
             if short is not None:
                 held = amounts.extra.get(short.path, {}).get(short.resource, 0)
-                return structs.replace(short, used=short.used - held, held=short.held + held, claimant=owed.ref.key)
+                return structs.replace(short, used=short.used - held, held=short.held + held, claimant=owed.key)
         return None
 
 
@@ -104,7 +106,7 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        trees, own = forest.arms(), arms_of(accountantfolds, growth, podasks, sharing)
+        trees, own = forest.arms(), arms_of(accountantfolds, claimfolds, growth, podasks, sharing)
         return {**trees, **own, NodeObserved: in_turn(trees[NodeObserved], own[NodeObserved])}
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -244,13 +246,16 @@ class QuotaAccountant(Stage[AccountantState]):
         """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
 
         A refused job that is owed its room keeps this room from all jobs of the commit that are owed less: its claim
-        comes with the next proposal of the preemptor, and would evict what starts there now. While a proposal for the
-        job is tried on the nodes, the others wait for their answer.
+        comes with the next proposal of the preemptor, and would evict what starts there now. Growth that is owed its
+        room and answered in this commit keeps it likewise. While a proposal for the job is tried on the nodes, the
+        others wait for their answer.
         """
         waits, tried = OwedWait(), OwedWait()
         for plan in state.plans.values():
             if plan.proposed.kind == "guarantee":
-                tried.note(state.ledger, plan.proposed)
+                tried.note(state.ledger, plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
+        for ref, queue, demand in growth.owed(state) if state.proposals else ():
+            waits.note(state.ledger, ref, queue, demand)
         for proposal in _owed_first(state):
             if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):
                 continue
@@ -293,7 +298,7 @@ class QuotaAccountant(Stage[AccountantState]):
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
         if short is not None:
             if not short.hopeless:
-                waits.note(state.ledger, candidate)
+                waits.note(state.ledger, candidate.ref, candidate.queue, demand)
         elif served is None:
             short = waits.shortfall(state.ledger, candidate, depth, scratch)
         if short is None:

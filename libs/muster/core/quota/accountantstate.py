@@ -8,7 +8,7 @@ pending decision, so that ``decide`` does not look at every workload.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
@@ -29,6 +29,7 @@ from muster.events.claims import PlanTried
 from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
+from muster.events.facts import ChildObserved
 from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
@@ -37,6 +38,17 @@ from muster.model.resources import Vector
 from muster.model.workload import PodState, Workload
 
 Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "overuse"]
+"""How a charged workload leaves by an order; empty for a workload that stays."""
+
+
+def for_itself(leaving: Leaving) -> bool:
+    """Whether the order to leave names no claimant: such an order is repeated after a refusal, ever later."""
+    match leaving:
+        case "timed_out" | "stale" | "overuse":
+            return True
+        case "" | "evicted" | "preempted" | "moved":
+            return False
+    assert_never(leaving)
 
 
 class Entry(Struct):
@@ -68,6 +80,10 @@ class Entry(Struct):
     """Log time of the resume; 0 while suspended."""
     ran: bool = False
     """The workload has been seen running."""
+    podless_since: int = 0
+    """Log time since when a workload that had pods has none; 0 with a pod, or before the first one."""
+    succeeded: bool = False
+    """A pod has succeeded: the workload may be about to end."""
     pods: int = 0
     """The granted pods, where the tree counts machines."""
     aside: Vector = field(default_factory=dict)
@@ -192,6 +208,10 @@ class AccountantState(StageState):
     """By uid: pods of no job with a node, or waiting for a node from Muster."""
     sharing: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods that share GPUs, as observed."""
+    sharing_on: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Name of a node -> uids of its pods that share GPUs by an amount of memory"""
+    sharing_children: dict[str, ChildObserved] = field(default_factory=dict)
+    """By uid: children whose pods ask for amounts of GPU memory."""
     orphans: dict[str, PodState] = field(default_factory=dict)
     """By uid: pods without an owner that count with their former job while the job is there."""
     asks: dict[str, PodsOpen] = field(default_factory=dict)

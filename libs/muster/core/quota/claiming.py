@@ -473,10 +473,9 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         ):
             return "not_lower"
         tree = state.ledger.tree_of(entry.queue)
-        profile = tree.profile if tree is not None else "ack"
         workload = state.workloads.get(part.ref.uid)
         elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, profile)
+        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree)
     given = basis(state.ledger, proposed.ref.uid)
     return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from muster.core.objects.gpushares import charged
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
@@ -271,22 +270,19 @@ def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
 
 def need_of(tree: QuotaTree | None, workload: Workload, flavors: Mapping[str, Sequence[str]] = NO_FLAVORS) -> Vector:
     """The request of a workload as its tree counts it, with the amounts by flavor beside the totals."""
-    request = _sized(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
+    request = _in_parts(tree, workload, workload.need.get(tree.profile if tree is not None else "ack", {}))
     return _by_flavor(tree, workload, request, flavors)
 
 
 def asks_of(tree: QuotaTree | None, workload: Workload, flavors: Mapping[str, Sequence[str]] = NO_FLAVORS) -> Vector:
     """The request of all pods of the spec, whatever the tree leaves out."""
-    return _by_flavor(tree, workload, _sized(tree, workload, workload.asks), flavors)
+    return _by_flavor(tree, workload, _in_parts(tree, workload, workload.asks), flavors)
 
 
-def _sized(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
-    """A request with amounts of GPU memory as parts of the largest device."""
+def _in_parts(tree: QuotaTree | None, workload: Workload, request: Vector) -> Vector:
     if tree is None or not tree.gpu_memory or GPU not in request:
         return request
-    sets = [pods for pods in workload.pod_sets if pods.rules.gpu_memory]
-    less = sum([pods.count * (charged(pods.rules) - charged(pods.rules, tree.gpu_memory)) for pods in sets])
-    return {**request, GPU: request[GPU] - less} if less else request
+    return tree.gpus.in_parts(request, workload.gpu_memory)
 
 
 def demand_of(

@@ -22,6 +22,7 @@ from muster.events.decisions import PreemptionProposed
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.model.demand import Demand
 from muster.model.elastic import Counts, Elastic
+from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.model.victims import PartialVictim
 from muster.model.workload import Workload
@@ -42,13 +43,15 @@ def asked_times(asked: GrowthRequested, groups: Counts) -> int:
     return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
 
 
-def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, profile: str, *, preemptible: bool) -> Demand:
+def demand_of_growth(
+    asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, *, preemptible: bool
+) -> Demand:
     """The charge of these replicas, on top of the charge of the cluster."""
     request: Vector = {}
     pods = 0
     for name, count in growth.groups.items():
         share = asked.each[name]
-        add_into(request, share.cost(profile), count)
+        add_into(request, share.counted(tree), count)
         pods += share.hosts * count
     return times(Demand(dict(sorted(request.items())), pods, preemptible, jobs=0), growth.times)
 
@@ -83,7 +86,7 @@ def is_asked(state: AccountantState, proposed: PreemptionProposed) -> bool:
     if wanted.times > asked_times(growth.asked, wanted.groups):
         return False
     preemptible = state.ledger.charges[uid].preemptible
-    return demand_of_growth(growth.asked, wanted, tree.profile, preemptible=preemptible) == proposed.demand
+    return demand_of_growth(growth.asked, wanted, tree, preemptible=preemptible) == proposed.demand
 
 
 def why_growth_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
@@ -122,7 +125,7 @@ class Spare(NamedTuple):
 
 
 def spare_of(
-    elastic: Elastic | None, granted: Counts, profile: str, idle: Mapping[str, int] | None = None
+    elastic: Elastic | None, granted: Counts, tree: QuotaTree | None, idle: Mapping[str, int] | None = None
 ) -> list[Spare]:
     """The replicas that the worker groups of a cluster may release, the last group in the spec first. ``idle``: {group:
     idle pods}
@@ -134,7 +137,7 @@ def spare_of(
             group.name,
             held,
             min(held - group.least, MAX_REPLICAS),
-            group.cost(profile),
+            group.cost.counted(tree),
             group.hosts,
             (idle or {}).get(group.name, 0) // group.hosts,
         )

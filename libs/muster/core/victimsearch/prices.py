@@ -101,7 +101,7 @@ def is_worse(run: Run, priority: int, last: bool, youth: int, came: int, key: st
 MILLION = 1_000_000
 
 Dear = tuple[Rank, int, tuple[Turn, Run]]
-"""How late a job is evicted: its rank, the lost work, and (the turn of the queue, the run)."""
+"""The price of a victim: (rank, lost work, (turn of its queue, run)); the smallest is evicted first."""
 
 
 def worth(amounts: Mapping[str, int]) -> int:

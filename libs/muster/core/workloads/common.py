@@ -6,7 +6,7 @@ The owner of a job and the program of a job are read from the object for readers
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -46,9 +46,9 @@ from muster.core.objects.podspec import (
     topology_of,
 )
 from muster.core.placement.devices import shares_gpu
-from muster.core.workloads.steering import Steering
+from muster.core.workloads.steering import Steering, gang_asked
 from muster.model.elastic import Counts, Elastic
-from muster.model.placing import GPU, PodRules, Topology
+from muster.model.placing import GPU, GpuAmounts, PodRules, Topology
 from muster.model.problem import FieldProblem, problem
 from muster.model.quota import FlavorNodes
 from muster.model.resources import Vector, add_into, scaled
@@ -120,6 +120,18 @@ class Life(Struct, frozen=True, kw_only=True):
     outgoing: str = ""
 
 
+def sharing(
+    template: PodTemplate, one: Vector, rules: PodRules, names: Collection[str] = ()
+) -> tuple[PodRules, Vector]:
+    """The rules and the request of one pod of a template, with the share of GPUs in the template's annotations.
+
+    ``names``: of the pod's containers; empty where unknown.
+    """
+    names_gpus = bool(one.get(GPU)) or names_resource(template.spec, GPU)
+    rules = with_share(rules, template.annotations, names_gpus, names)
+    return rules, dict(sorted({**one, GPU: charged(rules)}.items())) if shares_gpu(rules) else one
+
+
 class Needs:
     """The pod sets of an object, and their total requests.
 
@@ -132,6 +144,8 @@ class Needs:
         """
         self._at = at
         self.sets: list[PodSet] = []
+        self.refusal: FieldProblem | None = None
+        """Why the pods of a set cannot be counted."""
         self.auxiliary: list[PodSet] = []
         self.ack: Vector = {}
         self.full: Vector = {}
@@ -173,6 +187,8 @@ class Needs:
         template_at = template_at or f"{path}.template"
         if not 0 <= pods <= MAX_PODS:
             raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
+        if template.spec.resource_claims and self.refusal is None:
+            self.refusal = problem(f"{template_at}.spec.resourceClaims", "claims_uncounted")
         one = pod_request(template.spec, f"{template_at}.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         name = name.lower()[:MAX_NAME]
@@ -181,12 +197,9 @@ class Needs:
         levels = topology_of(template.annotations)
         where = where if levels == Topology() else replace(where, topology=levels)
         # A controller with its own request for a pod names the containers of the pod too.
-        names = container_names(template.spec) if request is None else ()
-        names_gpus = bool(one.get(GPU)) or names_resource(template.spec, GPU)
-        where = with_share(where, template.annotations, names_gpus, names)
-        if shares_gpu(where):
-            takes = one if takes is None else takes
-            one = dict(sorted({**one, GPU: charged(where)}.items()))
+        where, shared = sharing(template, one, where, container_names(template.spec) if request is None else ())
+        if shared != one:
+            one, takes = shared, one if takes is None else takes
         self.program = self.program.of_pod(template.spec)
         self.sets.append(PodSet(name, pods, one, where, minimum, takes=takes, later=later))
         for key in KAI_OF_PODS:
@@ -230,7 +243,7 @@ class Needs:
             text = meta.labels.get(key) or meta.annotations.get(key)
             if text:
                 labels[key] = text[:40] if key != FLAVORS else text[:300]
-        labels |= not_understood(meta.annotations)
+        labels |= not_understood(meta.annotations) | gang_asked(meta)
         return {**self._on_pods, **labels} if self._on_pods else labels
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:
@@ -315,13 +328,13 @@ def basis_of(
 
 def child(
     kind: str, meta: Meta, *, asks: Vector | None = None, elastic: Elastic | None = None, rests: bool = False,
-    fixed: Counts | None = None, held: bool = False,
+    fixed: Counts | None = None, held: bool = False, gpu_memory: GpuAmounts | None = None,
 ) -> ChildState:  # fmt: skip
     """An object as the child of its owner.
 
-    ``asks``: the request of the child's pods, where the child states their number. ``rests``: the controller of the
-    child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a fixed size. ``held``: the child's
-    own field suspends the child.
+    ``asks``: the request of the child's pods, where the child states their number; ``gpu_memory``: as in ChildState.
+    ``rests``: the controller of the child has to keep no pods. ``fixed``: pods by worker group of a Ray cluster with a
+    fixed size. ``held``: the child's own field suspends the child.
     """
     owner = meta.controller
     return ChildState(
@@ -330,6 +343,7 @@ def child(
         owner_uid=owner.uid,
         owner_kind=owner.kind,
         asks=asks or {},
+        gpu_memory=gpu_memory or {},
         over=rests,
         elastic=elastic,
         fixed=fixed or {},

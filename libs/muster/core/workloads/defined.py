@@ -42,7 +42,7 @@ from muster.core.workloads.definition import Child, Definition, Pods, Sign
 from muster.core.workloads.steering import added_to
 from muster.model.elastic import RAY_KINDS, Elastic
 from muster.model.problem import FieldProblem, problem
-from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload
+from muster.model.workload import ChildState, Outcome, Phase, Switch, SwitchField, Workload, gpu_amounts
 
 CONDITIONS = "status.conditions"
 MAX_ENTRY = 64
@@ -271,7 +271,8 @@ class Reader:
             return child(kind, meta)
         scales = parts.elastic is not None or kind not in RAY_KINDS
         fixed = {} if scales else {pods.name: pods.count for pods in needs.sets}
-        return child(kind, meta, asks=needs.runs or full, elastic=parts.elastic, fixed=fixed)
+        asks, amounts = needs.runs or full, gpu_amounts(needs.sets)
+        return child(kind, meta, asks=asks, gpu_memory=amounts, elastic=parts.elastic, fixed=fixed)
 
     def _workload(self, view: ObjectView, meta: Meta) -> Workload:
         row = self._kind
@@ -301,7 +302,7 @@ class Reader:
             annotation=row.suspend.annotation and SUSPEND in meta.annotations,
             field=self._switch,
         )
-        refusal = refusal or parts.refusal
+        refusal = refusal or parts.refusal or needs.refusal
         return workload(
             row.kind, version, meta, life, needs,
             refusal=refusal, switch=switch, elastic=parts.elastic, suspended_at=row.suspend.at,

@@ -57,10 +57,10 @@ class Parents(Struct):
         self.known.pop(uid, None)
 
     def disown(self, child: ChildState) -> bool:
-        """Whether a child certainly does not belong to the parent in its owner reference.
+        """Whether the parent named in the owner reference of a child certainly does not own the child.
 
-        KubeRay writes the name of a RayCluster into the status of the owner before creating the RayCluster. An unknown
-        parent, and a starting parent without a child name, do not contradict the claim.
+        KubeRay writes the name of a RayCluster into the status of the owner before creating the RayCluster. A parent
+        that is unknown, or that starts and names no child yet, may own the child.
         """
         parent = self.known.get(child.owner_uid)
         if parent is None or child.ref.name in (parent.child, *parent.former):

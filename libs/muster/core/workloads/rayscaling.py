@@ -29,8 +29,9 @@ from muster.core.objects.meta import (
     Meta,
     unreadable,
 )
-from muster.core.objects.podspec import Resources, pod_request
-from muster.core.workloads.common import count
+from muster.core.objects.podspec import Resources, pod_request, pod_rules
+from muster.core.placement.devices import shares_gpu
+from muster.core.workloads.common import count, sharing
 from muster.core.workloads.ray import (
     WAIT_FOR_HEAD,
     HeadGroup,
@@ -47,8 +48,10 @@ from muster.core.workloads.ray import (
 )
 from muster.model import elastic
 from muster.model.elastic import ScaledGroup
+from muster.model.placing import GPU
 from muster.model.raydemand import RAY_UNIT
 from muster.model.resources import QuantityError, Vector, highest, parse_quantity, scaled
+from muster.model.workload import PodSet, gpu_amounts
 
 # --- workers that grow in place ---------------------------------------------------------------------------------------
 
@@ -268,6 +271,8 @@ def _group(group: WorkerGroup, path: str, idle_s: int, beside: Vector) -> elasti
     one = pod_request(group.template.spec, f"{path}.template.spec")
     extended = pod_request(group.template.spec, f"{path}.template.spec", extra=beside) if beside else one
     whole = highest(extended, WAIT_FOR_HEAD)
+    rules, one = sharing(group.template, one, pod_rules(group.template.spec, group.template.labels))
+    whole = {**whole, GPU: one[GPU]} if shares_gpu(rules) else whole
     least = count(group.min_replicas, 0, f"{path}.minReplicas")
     leaving = (group.scale_strategy.workers_to_delete if group.scale_strategy is not None else None) or ()
     return elastic.ScaledGroup(
@@ -279,6 +284,7 @@ def _group(group: WorkerGroup, path: str, idle_s: int, beside: Vector) -> elasti
         hosts=hosts,
         request=scaled(one, hosts),
         takes=scaled(whole, hosts) if whole != one else None,
+        gpu_memory=gpu_amounts([PodSet("", hosts, rules=rules)]),
         offers=offers_of(group),
         labels=labels_of(group),
         priority=group.priority if isinstance(group.priority, int) else 0,

@@ -119,6 +119,7 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
         containers=(*pod.containers[1:], *(role.sidecars or ())),
         init_containers=(*(pod.init_containers or ()), *(role.init_containers or ())),
         overhead=pod.overhead,
+        resource_claims=pod.resource_claims,
     )
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
 
@@ -186,7 +187,7 @@ def _memory(role: Role, name: str, settings: SparkSettings) -> int:
 
 
 def _beside_heap(settings: SparkSettings) -> int:
-    """Memory of executors beyond heap and overhead."""
+    """The memory of an executor beside heap and overhead, in bytes: for Python, and off the heap where this is on."""
     total, properties = 0, settings.properties
     python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
     if settings.python and properties.get(python):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from muster.core.objects.meta import GANG, MAX_NAME, ON_FLAVORS, SCHEDULING_GROUP, Meta
+from muster.core.objects.meta import GANG, GANG_SWITCH, MAX_NAME, ON_FLAVORS, SCHEDULING_GROUP, Meta
 from muster.core.objects.podspec import PodTemplate, RawToleration
 from muster.model.placing import Toleration
 from muster.model.quota import FlavorNodes
@@ -26,9 +26,8 @@ OURS = frozenset(SCHEDULERS)
 """Scheduler names of pods placed by muster."""
 UNCHOSEN = frozenset({"", DEFAULT_SCHEDULER})
 """Scheduler names not chosen by users."""
-GANG_SWITCH = "ray.io/scheduler-name"
-GANG_SCHEDULERS = frozenset({"kube-scheduler"})
-"""Values of Ray's scheduler label for a gang, besides muster's own names."""
+GANG_SCHEDULERS = frozenset({"kube-scheduler", *SCHEDULERS})
+"""Values of Ray's scheduler label that ask for a gang."""
 _STEP = re.compile(r"\.([A-Za-z0-9]{1,64})|\[([0-9]{1,6})\]")
 
 
@@ -138,4 +137,10 @@ def pointer_of(path: str) -> str:
 
 def _elsewhere(texts: Mapping[str, str]) -> bool:
     name = texts.get(GANG_SWITCH, "")
-    return name not in UNCHOSEN and name not in OURS and name not in GANG_SCHEDULERS
+    return name not in UNCHOSEN and name not in GANG_SCHEDULERS
+
+
+def gang_asked(meta: Meta) -> dict[str, str]:
+    """The label or annotation that asks for a gang, if any."""
+    name = meta.labels.get(GANG_SWITCH) or meta.annotations.get(GANG_SWITCH, "")
+    return {GANG_SWITCH: name} if name in GANG_SCHEDULERS else {}

@@ -26,8 +26,12 @@ Cause = Literal[
     "hole",
     "differs",
     "lost",
+    "absent",
+    "few",
 ]
 NEARLY_FULL_PERCENT = 85
+COPIES = 3
+"""On so many servers a stream is, where there are as many."""
 DAMAGED: frozenset[Cause] = frozenset({"hole", "differs"})
 """Causes for which a copy is rebuilt from another one."""
 
@@ -35,8 +39,8 @@ DAMAGED: frozenset[Cause] = frozenset({"hole", "differs"})
 class ServerTrouble(Struct, frozen=True):
     """One thing that is wrong. ``server``: empty where it is not about one; ``stream``: of a copy.
 
-    ``number``: messages that are missing or that it is behind, percent, or how many servers it takes; ``seq``: the
-    first sequence that differs; ``said``: words of the server.
+    ``number``: messages that are missing or that it is behind, percent, or how many servers it takes or is on; ``seq``:
+    the first sequence that differs; ``said``: words of the server.
     """
 
     cause: Cause
@@ -67,7 +71,12 @@ def members(servers: Sequence[Server]) -> set[str]:
 
 def judge(servers: Sequence[Server], before: Sequence[Server], cell: str) -> list[ServerTrouble]:
     """What is wrong now. ``before``: what they said a moment ago, so that what passes by itself is not told."""
-    return [*_of_servers(servers, before), *_of_all(servers), *_of_copies(servers, before, cell)]
+    return [
+        *_of_servers(servers, before),
+        *_of_all(servers),
+        *_of_copies(servers, before, cell),
+        *(_of_streams(servers, before) if all_up(servers) else ()),
+    ]
 
 
 def log_copies(servers: Sequence[Server], cell: str) -> dict[str, dict[str, Copy]]:
@@ -145,6 +154,21 @@ def _of_copies(servers: Sequence[Server], before: Sequence[Server], cell: str) -
                 yield ServerTrouble("behind", name, stream, number=reached - copy.last)
         if len(copies) > 1 and complete and not any(copy.leader for copy in copies.values()):
             yield ServerTrouble("no_leader", "", stream)
+
+
+def _of_streams(servers: Sequence[Server], before: Sequence[Server]) -> Iterator[ServerTrouble]:
+    """The streams that a server should have and has not, by the word of their leaders; those on too few servers."""
+    earlier = {server.name: server.copies for server in before}
+    for leading in servers:
+        for stream, copy in leading.copies.items():
+            if copy.leader != leading.name or stream not in earlier.get(leading.name, {}):
+                continue
+            if 1 + len(copy.others) < min(COPIES, len(servers)):
+                yield ServerTrouble("few", "", stream, number=1 + len(copy.others))
+            for server in servers:
+                missing = stream not in server.copies and stream not in earlier.get(server.name, {})
+                if server.name in copy.others and missing:
+                    yield ServerTrouble("absent", server.name, stream)
 
 
 def _lacks(copies: Mapping[str, Copy]) -> dict[str, int]:

@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from muster.bus.log import LogUsage
 from muster.events.envelope import Commit, Stored
 from muster.ports import Clock, Log, LogIdentity
@@ -112,8 +114,9 @@ class SharedLog:
         return await self._log.time() if self._clock is None else self._clock.now()
 
     async def usage(self) -> LogUsage:
-        """How full the log is."""
-        return await self._log.usage()
+        """How full the log is, and the time as :meth:`time` says it."""
+        usage = await self._log.usage()
+        return usage if self._clock is None else replace(usage, broker_ms=self._clock.now())
 
     def waits_s(self) -> float:
         """For how many seconds a commit has been waiting to be stored; 0 where none is."""

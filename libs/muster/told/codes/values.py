@@ -52,10 +52,14 @@ class NodesKept(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+LeavingCode = Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
+"""The code of an admitted job that a decision suspends."""
+
+
 class Leaving(Struct, frozen=True):
     """Why a decision of Muster suspended an admitted job, and which decision."""
 
-    code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang", "Overuse"]
+    code: LeavingCode
     generation: int
     cause: Cause
     claimant: str = ""
@@ -272,9 +276,13 @@ class Start(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """The job is charged without an admission."""
+    """The job is charged without an admission. ``by``, ``because``: the person that started the job by hand, and the
+    reason, where the job names them.
+    """
 
     reason: AdoptionReason
+    by: str = ""
+    because: str = ""
 
 
 class Remainder(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct, convert, to_builtins
 
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patches import stamp_patch
-from muster.core.objects.meta import MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
+from muster.core.objects.meta import GANG_SWITCH, MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
 from muster.core.quota import demand
 from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.reading.kubequeue import (
@@ -27,6 +27,7 @@ from muster.events.elastic import GrowthDenied, GrowthGranted
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
+from muster.model.problem import problem
 from muster.model.resources import texts
 from muster.model.text import clean, shorten
 from muster.model.workload import PodSet, Workload
@@ -403,9 +404,13 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
 
 
 def settings_left_out(state: ReadState, uid: str) -> list[str]:
-    """A sentence for each setting of a job that cannot be read."""
+    """A sentence for each setting of a job that cannot be read, or is not followed here."""
     workload = state.queues.workloads.get(uid)
-    wrong = demand.settings_left_out(workload) if workload is not None else ()
+    if workload is None:
+        return []
+    wrong, gang = [*demand.settings_left_out(workload)], workload.labels.get(GANG_SWITCH)
+    if gang is not None and not state.gangs_placed:
+        wrong.append(problem(GANG_SWITCH, "gangs_not_placed", value=gang))
     return [*map(problems.left_out, wrong)]
 
 

@@ -9,8 +9,7 @@ The records of jobs: the phase, the trouble of pods, and the reason of the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -33,11 +32,12 @@ from muster.events.elastic import (
 )
 from muster.events.facts import Synced
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
+from muster.events.reasons import SuspensionReason
 from muster.events.system import LogNearlyFull
 from muster.model.closed import total
 from muster.model.keys import Position
 from muster.model.workload import Workload
-from muster.told.codes.values import Leaving, NodesKept, Phase, Pools, Scaling
+from muster.told.codes.values import Leaving, LeavingCode, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.history import Historian
 from muster.told.readmodel.objectfolds import cluster_gone, cluster_seen
 from muster.told.readmodel.readstate import (
@@ -188,13 +188,16 @@ def admitted(state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-_CODES: Mapping[str, Literal["RunningTimeout", "StaleGang", "Overuse"]] = {
-    "running_timeout": "RunningTimeout",
-    "no_pods": "RunningTimeout",
-    "unschedulable": "RunningTimeout",
-    "stale_gang": "StaleGang",
-    "overuse": "Overuse",
-}
+def _code_of(reason: SuspensionReason) -> LeavingCode:
+    """The code of a job that an order suspends for this reason."""
+    match reason:
+        case "running_timeout" | "no_pods" | "unschedulable":
+            return "RunningTimeout"
+        case "stale_gang":
+            return "StaleGang"
+        case "overuse":
+            return "Overuse"
+    assert_never(reason)
 
 
 class JobFolds:
@@ -375,7 +378,7 @@ class JobFolds:
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
         self._leaves(
-            state, event.ref.uid, Leaving(_CODES[event.reason], state.generation, cause, problem=event.problem)
+            state, event.ref.uid, Leaving(_code_of(event.reason), state.generation, cause, problem=event.problem)
         )
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:

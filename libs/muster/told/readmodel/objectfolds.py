@@ -78,7 +78,7 @@ class ObjectFolds:
         self._history = history
 
     def _placement(self, state: ReadState, _at: Position, event: PlacementChosen) -> None:
-        strategy = event.strategy
+        strategy, state.gangs_placed = event.strategy, event.mode != "off"
         if strategy is None:
             state.placement = ""
         elif event.cpu is None or event.cpu == strategy:

@@ -410,6 +410,8 @@ class ReadState(StageState):
     """uid of a job, or key of a gang of pods -> the claimed nodes"""
     leaving: dict[str, Leaving] = field(default_factory=dict)
     """workload uid -> why the job was suspended; until the next admission"""
+    gangs_placed: bool = False
+    """Gangs of jobs are placed as a whole, by Muster or by kube-scheduler."""
     placement: str = ""
     """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
     gangs: GangsShown = field(default_factory=GangsShown)

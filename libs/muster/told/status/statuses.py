@@ -30,7 +30,7 @@ from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
 from muster.model.resources import Vector
-from muster.model.workload import Workload
+from muster.model.workload import NO_WISHES, Workload
 from muster.told.codes.codetable import CODES, JobCode
 from muster.told.codes.values import (
     STOPPED,
@@ -181,7 +181,9 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))
     if record is not None and record.adoption is not None:
-        return _status(state, uid, "Adopted", Adoption(record.adoption), since=record.running_at)
+        hand = workload.wishes if record.adoption == "bypassed" else NO_WISHES
+        adoption = Adoption(record.adoption, hand.by, hand.reason)
+        return _status(state, uid, "Adopted", adoption, since=record.running_at)
     if not workload.suspended and workload.phase == "running":
         since, lost = record.running_at if record is not None else 0, _lost(state, uid)
         return _status(state, uid, "Running", Plain(), since=since, lost=lost)

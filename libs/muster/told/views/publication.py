@@ -18,6 +18,7 @@ from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Stored
+from muster.model.closed import total
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.podtrouble import PodCode, PodTrouble
@@ -25,6 +26,7 @@ from muster.model.resources import format_quantity, texts
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodState
 from muster.told.codes.codetable import HeldUp, TroubledPod, worse
+from muster.told.codes.values import LeavingCode
 from muster.told.readmodel.readstate import ReadState, waits_since
 from muster.told.wording import pods, problems, raywords, reasons
 from muster.told.wording.explain import waiting_for_quota
@@ -59,6 +61,16 @@ class Facets(Struct, frozen=True):
     promised_by: str = ""
 
 
+_EVICTED: Mapping[LeavingCode, public.EvictedFor] = {
+    "Reclaimed": "reclaimed",
+    "Preempted": "preempted",
+    "RunningTimeout": "running_timeout",
+    "StaleGang": "stale_gang",
+    "Overuse": "overuse",
+}
+total(_EVICTED, LeavingCode, "libs/muster/told/views/publication.py (_EVICTED)")
+
+
 def facets_of(state: ReadState, uid: str, now: int) -> Facets:
     """The facts about a job before a commit. ``now``: log time of the commit, ms."""
     job, charge, record = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid), state.records.get(uid)
@@ -83,7 +95,7 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
         facets["promised_by"] = rfc3339(wait.first)
     leaving = state.leaving.get(uid)
     if leaving is not None:
-        facets |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
+        facets |= {"reason": "moved" if leaving.before else _EVICTED[leaving.code], "claimant": leaving.claimant}
     if record is not None:
         held = state.pods.of(uid, state.presence) or state.pods.ended(uid, record, state.presence)
         facets["cause"] = held.code if held is not None else None
@@ -135,11 +147,6 @@ def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
         if worse(event.pod.trouble.code, cause):
             causes[uid] = event.pod.trouble.code
     return by_uid
-
-
-def _snake(code: str) -> str:
-    """``RunningTimeout`` as ``running_timeout``."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in code).removeprefix("_")
 
 
 # --- publication ------------------------------------------------------------------------------------------------------

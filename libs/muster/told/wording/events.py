@@ -22,6 +22,7 @@ from muster.events.envelope import Commit
 from muster.events.raydemand import RayDemandObserved
 from muster.events.shares import SharesChanged
 from muster.model.api import PODS
+from muster.model.closed import total
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, few, lower, shorten, span
@@ -244,6 +245,8 @@ _NOT_DONE = {
     "remove_worker": "not deleted",
 }
 """The word for a refused write to an object."""
+for _name, _words in (("_DONE", _DONE), ("_NOT_DONE", _NOT_DONE)):
+    total(_words, effects.Action, f"libs/muster/told/wording/events.py ({_name})")
 _FAILED = {
     "resume": reasons.NOT_RESUMED,
     "suspend": reasons.NOT_SUSPENDED,
@@ -310,7 +313,7 @@ _Say = Callable[[Any, Happening], str]
 
 
 def _alone(say: Callable[[Any], str]) -> _Say:
-    """The sentence of an event whose own values are the whole sentence."""
+    """A sentence made from the values of the event alone, without other events around."""
     return lambda event, _around: say(event)
 
 

@@ -10,12 +10,13 @@ A sentence names the object in the terms of the object's API, the numbers, the c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple, assert_never
 
 from msgspec import Struct
 
 from muster.core.objects.meta import RUN_TIME, rfc3339
 from muster.events.claims import ClaimOpened
+from muster.events.reasons import SuspensionReason
 from muster.model.demand import Shortfall
 from muster.model.problem import FieldProblem
 from muster.model.quota import KAI_ROOT
@@ -235,22 +236,28 @@ def cleared_for(why: Leaving) -> Reason:
 
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
-    if why.code == "RunningTimeout":
-        if why.problem is None:
-            return RUNNING_TIMEOUT
-        cause = problems.line(why.problem)
-        return podless(cause, why.problem.code) if why.problem.code in PODLESS else unschedulable(cause)
-    if why.code in ("StaleGang", "Overuse"):
-        return STALE_GANG if why.code == "StaleGang" else OVERUSE
-    if why.before:
-        return moved_for(why)
-    if why.of_nodes:
-        return cleared_for(why)
-    if why.code == "Reclaimed":
-        return evicted_for(why)
-    if why.served:
-        return served_more(why.claimant, why.queue, why.path, why.resource)
-    return preempted_for(why.claimant, why.queue, why.path, why.resource, (why.priority, why.claimant_priority))
+    match why.code:
+        case "RunningTimeout":
+            if why.problem is None:
+                return RUNNING_TIMEOUT
+            cause = problems.line(why.problem)
+            return podless(cause, why.problem.code) if why.problem.code in PODLESS else unschedulable(cause)
+        case "StaleGang":
+            return STALE_GANG
+        case "Overuse":
+            return OVERUSE
+        case "Reclaimed" | "Preempted" if why.before:
+            return moved_for(why)
+        case "Reclaimed" | "Preempted" if why.of_nodes:
+            return cleared_for(why)
+        case "Reclaimed":
+            return evicted_for(why)
+        case "Preempted" if why.served:
+            return served_more(why.claimant, why.queue, why.path, why.resource)
+        case "Preempted":
+            priorities = (why.priority, why.claimant_priority)
+            return preempted_for(why.claimant, why.queue, why.path, why.resource, priorities)
+    assert_never(why.code)
 
 
 def work_lost(ran: int) -> str:
@@ -420,15 +427,20 @@ def on_lost_node(node: str) -> str:
     )
 
 
-def suspended(
-    reason: Literal["running_timeout", "no_pods", "stale_gang", "unschedulable", "overuse"], cause: str = ""
-) -> str:
+def suspended(reason: SuspensionReason, cause: str = "") -> str:
     """Why an admitted job is suspended again for a reason of its own."""
-    if reason == "no_pods":
-        return podless(cause).text
-    if reason == "unschedulable":
-        return unschedulable(cause).text
-    return {"stale_gang": STALE_GANG.text, "overuse": OVERUSE.text}.get(reason, TIMED_OUT)
+    match reason:
+        case "running_timeout":
+            return TIMED_OUT
+        case "no_pods":
+            return podless(cause).text
+        case "unschedulable":
+            return unschedulable(cause).text
+        case "stale_gang":
+            return STALE_GANG.text
+        case "overuse":
+            return OVERUSE.text
+    assert_never(reason)
 
 
 def admitted(queue: str, request: Vector, waited: int) -> Reason:

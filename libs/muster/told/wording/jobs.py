@@ -11,7 +11,6 @@ from typing import Any
 
 from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of
-from muster.events.reasons import AdoptionReason
 from muster.model.api import PODS
 from muster.model.demand import Shortfall
 from muster.model.placing import GPU
@@ -81,8 +80,9 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return pods.reason(status.pods)
         case Start():
             return explain.ADMITTED
-        case Adoption(why):
-            return Reason("Adopted", f"adopted:{why}", _adopted(status, why))
+        case Adoption(by=by) as adoption:
+            key = f"adopted:{adoption.reason}{f':{by}' if by else ''}"
+            return Reason("Adopted", key, _adopted(status, adoption))
         case Remainder(by=by) if status.code == "SuspendedOutside":
             return explain.suspended_outside(by)
         case Remainder():
@@ -200,8 +200,8 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return _ending(status, reason(status).text, remains)
         case Start() as start:
             return _starting(status, start)
-        case Adoption(why):
-            return _adopted(status, why)
+        case Adoption() as adoption:
+            return _adopted(status, adoption)
         case Remainder(remains, _) if status.code == "SuspendedOutside":
             return _ending(status, reason(status).text, remains)
         case Remainder(remains, _):
@@ -320,12 +320,16 @@ def _why_before(reason: str, words: Mapping[Any, str]) -> str:
     return "" if reason == "gone" else f": {words.get(reason, reason)}"
 
 
-def _adopted(status: JobStatus, why: AdoptionReason) -> str:
-    if why == "not_stopped":
-        return f"Its pods run without an admission by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
+def _adopted(status: JobStatus, adoption: Adoption) -> str:
+    why = reasons.ADOPTED[adoption.reason]
+    if adoption.by:
+        because = f" ({adoption.because})" if adoption.because else ""
+        why = f"{adoption.by} started it by hand{because}; {reasons.BYPASSED}"
+    if adoption.reason == "not_stopped":
+        return f"Its pods run without an admission by Muster: {why}. Charged: {_amount(status)}"
     says = f" ({status.kind} says {status.detail})" if status.detail else ""
     runs = "It runs" if status.phase == "running" else f"It starts{says}"
-    return f"{runs} without an admission by Muster: {reasons.ADOPTED[why]}. Charged: {_amount(status)}"
+    return f"{runs} without an admission by Muster: {why}. Charged: {_amount(status)}"
 
 
 def _starting(status: JobStatus, start: Start) -> str:

@@ -159,8 +159,8 @@ def _running(status: JobStatus, now: int) -> str:
 
 
 def _admitted(status: JobStatus, now: int) -> str:
-    ago = span(max(0, now - status.since))
-    return f"It was admitted {ago} ago ({charged(status)}) and is being resumed"
+    ago = f"{span(now - status.since)} ago" if now > status.since else "just now"
+    return f"It was admitted {ago} ({charged(status)}) and is being resumed"
 
 
 def _said(code: str, text: str) -> Words:

@@ -34,6 +34,7 @@ TEMPLATES: dict[str, str] = {
     "not_a_namespace": "{value!r} is not the name of a namespace",
     "not_a_uid": "{value!r} is not a uid",
     "none_of": "{value!r} is none of {choices}",
+    "gangs_not_placed": "{value} asks for a gang, and placement is off (MUSTER_PLACEMENT): pods get nodes one by one",
     "retired": "the rule no longer exists; remove the annotation",
     "neither": "{value!r} is neither {choices[0]} nor {choices[1]}",
     "not_a_quantity": "{value!r} is not a quantity such as 500m, 4 or 14Gi",
@@ -58,6 +59,8 @@ TEMPLATES: dict[str, str] = {
     "not_a_switch": "{value!r} must be a field of the spec, with two values of one type",
     "paths_contradict": "two of the paths contradict each other: {said}",
     "kind_taken": "{value} is a kind that Muster knows by itself; leave this definition out",
+    "claims_uncounted": "asks for devices by resource claims, which no quota counts; ask for them as resources of the "
+    "container",
     "size_unknown": "is missing, and nothing else says what its pods ask for; add it",
     "idle_suspended": "is true, and the autoscaler stopped the cluster because nothing used it; set "
     "spec.idleSuspend to false and spec.suspend to true, and it is queued again",

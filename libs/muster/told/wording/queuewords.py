@@ -70,8 +70,8 @@ def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
         case "few_runs":
             return f"fewer than {learned.ENOUGH_RUNS} runs have ended, so run times cannot be projected"
         case "few_waits":
-            few = f"fewer than {promises.ENOUGH_WAITS} waits as long and as large have ended"
-            return f"{few}, so projections cannot be checked"
+            few = f"fewer than {promises.ENOUGH_WAITS} jobs of its size have started after a wait as long"
+            return f"{few}, so no projection can be trusted yet"
         case "endless":
             return "too few of the jobs ahead of it are known to end"
         case _:

@@ -168,10 +168,11 @@ total({"": None, **_DETAILS}, RefusalDetail, f"{FILE} (_DETAILS)")
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 
+BYPASSED = "it is charged, and suspended only where the tree says muster.dev/overuse-timeout"
+
 ADOPTED: dict[AdoptionReason, str] = {
     "already_running": "it was not suspended when it was first seen; it is charged, and not touched",
-    "bypassed": "another client started it; it is charged, and suspended only where the tree says "
-    "muster.dev/overuse-timeout",
+    "bypassed": f"another client started it; {BYPASSED}",
     "reserved": "it is a pod of no job; its quota has room, and it is placed",
     "not_stopped": "it is suspended, and its controller has not stopped its pods yet; charged until they are gone",
 }

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from muster.core.objects.gpushares import thousandths
 from muster.core.objects.meta import KAI_PREEMPTIBILITY, KAI_QUEUE, KEPT
-from muster.core.placement.devices import DEVICE, WHOLE, pick, pods_fitting, share_on, shares_gpu
+from muster.core.placement.devices import DEVICE, pick, pods_fitting, share_on, shares_gpu
 from muster.core.quota.demand import CLASSES, PREEMPTIBILITY
-from muster.model.placing import GPU, PodRules, Toleration, Topology
+from muster.model.placing import GPU, WHOLE, PodRules, Toleration, Topology
 from muster.model.workload import NodeState
 from muster.tracesim.decide.document import JobEntry, PodEntry
 from muster.tracesim.decide.queues import QUOTA_LABEL, Leaf, Leaves

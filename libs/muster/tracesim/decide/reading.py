@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from muster.core.placement.devices import WHOLE
 from muster.core.placement.needs import PODS
 from muster.model.keys import Ref
-from muster.model.placing import GPU, GPU_MEMORY, Taint
+from muster.model.placing import GPU, GPU_MEMORY, WHOLE, Taint
 from muster.model.workload import NodeState
 from muster.tracesim.decide.document import JobEntry, NodeEntry, StateFile
 from muster.tracesim.decide.jobs import JobReader

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kit.facts import job, node, seen, tree
 from kit.rayscenes import RayScene
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Event
+from muster.events.decisions import QuotaReserved
 from muster.events.elastic import GateSet, GrowthGranted, GrowthWithdrawn, WorkersChosen
 from muster.events.facts import PodGone
 from muster.model.keys import Ref
@@ -82,6 +84,18 @@ def test_the_next_group_is_granted_as_soon_as_pods_without_nodes_are_gone() -> N
     assert happened(events, GrowthWithdrawn)[0].removed == {"spot": 1}
     assert happened(events, GrowthGranted)[0].added == {"ondemand": 1}
     assert happened(events, GateSet)[-1].most == {"spot": 0, "ondemand": 1}
+
+
+def test_the_room_that_a_group_gives_back_goes_to_the_next_group_that_is_owed_it() -> None:
+    """Seen with a real Ray: a borrower started there, and nobody could be evicted while it did."""
+    found, events = stuck("spot", "ondemand")
+    least, most = {"cpu": 3}, {"cpu": 3}
+    leaves = (node("a", least, most, ("a",)), node("b", {}, most, ("b",)))
+    found.bench.facts(tree(node("root", most, most, children=leaves)), seen(job("borrower", "b", cpu=2)))
+    found.settle()
+    events = gone(found, happened(events, GateSet)[-1])
+    assert happened(events, GrowthGranted)[0].added == {"ondemand": 1}
+    assert not happened(events, QuotaReserved)
 
 
 def test_the_group_is_tried_again_after_a_pause_that_grows() -> None:

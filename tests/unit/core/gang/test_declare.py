@@ -61,6 +61,14 @@ def test_by_annotations() -> None:
     assert (found.gang, found.way, found.minimum, found.complaints) == ("ns/gang-example", "annotations", 2, ())
 
 
+def test_the_longest_name_is_whole() -> None:
+    """Two gangs whose names differ in the last character are two."""
+    names = ["a" * 252 + end for end in "bc"]
+    assert [said({}, {f"{KO}/name": name, f"{KO}/min-available": "3"}).gang for name in names] == [
+        f"ns/{name}" for name in names
+    ]
+
+
 @pytest.mark.parametrize("label", [SIGS, f"{SIGS}/name", "scheduling.x-k8s.io/pod-group"])
 def test_by_pod_group(label: str) -> None:
     found = said({label: "nginx"}, of=group(timeout_s=10))

@@ -105,9 +105,10 @@ def test_a_preset_that_is_none_refuses_the_tree() -> None:
     ]
 
 
-def test_a_rule_of_an_earlier_build_refuses_the_tree() -> None:
-    assert list(map(in_words, read_rules({"borrow-freely": "4h"})[1])) == [
-        "annotation muster.dev/borrow-freely: the rule no longer exists; remove the annotation"
+@pytest.mark.parametrize(("name", "value"), [("borrow-freely", "4h"), ("preset", "thrifty")])
+def test_a_rule_of_an_earlier_build_refuses_the_tree(name: str, value: str) -> None:
+    assert list(map(in_words, read_rules({name: value})[1])) == [
+        f"annotation muster.dev/{name}: the rule no longer exists; remove the annotation"
     ]
 
 

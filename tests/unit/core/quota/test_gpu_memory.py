@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from kit import kai, nodes
+from kit import facts, kai, nodes
 from kit.audits import audit
 from kit.scenes import Scene
 from muster.core.reading.cluster import read_pod
 from muster.core.reading.watched import WATCHED
 from muster.events.base import Event
-from muster.events.decisions import GangAdmitted
-from muster.events.facts import PodGone
+from muster.events.decisions import GangAdmitted, QuotaTreeAccepted
+from muster.events.facts import NodeGone, PodGone
 from muster.events.system import PlacementChosen
-from muster.model.placing import GPU, GPU_MEMORY
+from muster.model.placing import GPU, GPU_MEMORY, GPU_PRODUCT
 
 IN_QUEUE = {"kai.scheduler/queue": "own"}
 
@@ -40,10 +40,11 @@ def template(says: dict[str, str]) -> dict[str, Any]:
     return {"metadata": meta, "spec": {"schedulerName": "muster", "containers": [container]}}
 
 
-def job(name: str, says: dict[str, str], rv: int, *, suspend: bool = True, pods: int = 1) -> Event:
+def job(name: str, says: dict[str, str], rv: int, *, suspend: bool = True, pods: int = 1, **of_pod: Any) -> Event:
     meta = {"name": name, "namespace": "k", "uid": name, "resourceVersion": str(rv), "labels": IN_QUEUE}
     meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    spec = {"suspend": suspend, "parallelism": pods, "template": template(says)}
+    spec: dict[str, Any] = {"suspend": suspend, "parallelism": pods, "template": template(says)}
+    spec["template"]["spec"] |= of_pod
     status = {} if suspend else {"active": pods}
     raw = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec, "status": status}
     fact = WATCHED["jobs"].read(json.dumps(raw).encode())
@@ -61,6 +62,11 @@ def pod(name: str, says: dict[str, str], rv: int, node: str, owner: str = "") ->
     fact = read_pod(json.dumps({**body, "status": {"phase": "Running"}}).encode())
     assert fact is not None
     return fact
+
+
+def over(play: Scene) -> dict[str, int]:
+    charges = play.bench.states["quota_accountant"].ledger.charges
+    return {uid: charge.over.get(GPU, 0) for uid, charge in charges.items()}
 
 
 def charged(play: Scene) -> dict[str, int]:
@@ -92,6 +98,58 @@ def test_one_that_runs_is_charged_by_its_device() -> None:
     assert charged(play) == {"j": 250}, "the node says better"
     play.do(nodes.node("huge", gpu=4, labels={GPU_MEMORY: "160000"}))
     assert charged(play) == {"j": 250}
+
+
+def test_a_smaller_device_than_the_grant_counted_is_no_overuse() -> None:
+    """Two of three pods are granted: only the third runs beyond the grant, by its part of the granted device."""
+    says = {"gpu-memory": "8000"}
+    play = play_of(4, big=80000, small=16000)
+    play.do(job("j", says, 100, pods=2))
+    play.do(job("j", says, 101, suspend=False, pods=2), *(pod(f"p{n}", says, 102 + n, "small", "j") for n in range(2)))
+    assert (charged(play), over(play)) == ({"j": 1000}, {"j": 0})
+    play.do(pod("p2", says, 105, "small", "j"))
+    assert (charged(play), over(play)) == ({"j": 1500}, {"j": 100})
+    gone = nodes.node("big").node
+    play.do(NodeGone(ref=gone.ref, rv=gone.rv))
+    play.do(pod("p3", says, 106, "small", "j"))
+    assert (charged(play), over(play)) == ({"j": 2000}, {"j": 1000}), "the grant is still of two pods"
+    assert not audit(play.bench.log).violations
+
+
+def test_devices_within_reach_count() -> None:
+    """A job that may run on small devices alone is charged by them before it runs, by either selector of nodes."""
+    play = play_of(1)
+    sizes = {"big": (80000, "A"), "small": (16000, "B"), "tiny": (10000, "C")}
+    labels = {name: {GPU_MEMORY: str(size), GPU_PRODUCT: product} for name, (size, product) in sizes.items()}
+    play.do(*(nodes.node(name, gpu=4, labels=each) for name, each in labels.items()))
+    says = {"gpu-memory": "8000"}
+    one_of = {"key": GPU_PRODUCT, "operator": "In", "values": ["B", "C"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [one_of]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    play.do(job("any", says, 1), job("small", says, 2, affinity=affinity))
+    play.do(job("tiny", says, 3, nodeSelector={GPU_PRODUCT: "C"}))
+    assert charged(play) == {"any": 100, "small": 500}, "0.4 are left, and it would take 0.8"
+    assert not audit(play.bench.log).violations
+
+
+def test_an_elastic_quota_tree_counts_amounts_of_memory() -> None:
+    """By the devices of the nodes, too: their change changes the tree, and never brings back a refused version."""
+    play, says = Scene(), {"gpu-memory": "8000"}
+    leaf = facts.node("own", {"gpu": 1}, {"gpu": 1}, ("k",))
+    play.do(facts.tree(facts.node("root", {"gpu": 1}, {"gpu": 1}, children=(leaf,))))
+    play.lines("synced")
+    play.do(job("early", says, 1))
+    assert charged(play) == {"early": 1000}, "no device is known"
+    play.do(nodes.node("n", gpu=4, labels={GPU_MEMORY: "80000"}))
+    assert charged(play) == {"early": 100}
+    play.do(*(job(f"j{number}", says, 2 + number) for number in range(12)))
+    assert sum(charged(play).values()) == 1000
+    play.do(facts.tree(facts.node("root", {"gpu": 1}, {"gpu": 2}, children=(leaf,))))
+    play.do(nodes.node("n", gpu=4, labels={GPU_MEMORY: "40000"}))
+    assert [event.tree.gpu_memory for event in play.bench.happened(QuotaTreeAccepted)] == [0, 80000]
+    play.do(facts.tree(facts.node("root", {"gpu": 1}, {"gpu": 1}, children=(leaf,))))
+    assert set(charged(play).values()) == {200}, "each stays as much as it was"
+    assert not audit(play.bench.log).violations
 
 
 @pytest.mark.parametrize("gpus", [0, 4])

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.scenes import Scene
@@ -16,6 +17,7 @@ from muster.core.actuation.intents import ActuatorState
 from muster.core.actuation.orders import MAX_WORDS, Outstanding, read_refusal
 from muster.core.objects.meta import parse_time
 from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved, SuspensionOrdered
+from muster.events.facts import PodObserved
 from muster.model.keys import Intent
 from muster.model.problem import FieldProblem, problem
 from muster.told.views.story import Story
@@ -57,6 +59,24 @@ def test_one_with_a_pod_waits_for_the_pod() -> None:
     assert ordered(scene) == []
 
 
+def test_one_that_has_lost_its_pods_and_gets_no_others_gives_its_quota_back() -> None:
+    scene = begun()
+    scene.lines("cluster one", "pod one 0", "runs one", "time +900s", "pod-gone one 0", "time +298s")
+    assert ordered(scene) == []
+    scene.lines("time +4s")
+    [event] = scene.bench.happened(SuspensionOrdered)
+    assert (event.ref.name, event.problem) == ("one", problem("", "no_pods", seconds=300))
+
+
+def test_one_with_a_succeeded_pod_may_be_about_to_end() -> None:
+    scene = begun()
+    scene.lines("cluster one", "pod one 0", "runs one")
+    over = facts.pod("one", 0).pod
+    scene.do(PodObserved(pod=replace(over, rv=facts.next_rv(), over=True, succeeded=True)))
+    scene.lines("time +900s")
+    assert ordered(scene) == []
+
+
 def test_without_a_limit_it_waits() -> None:
     scene = begun(start_timeout="0")
     scene.lines("time +900s")
@@ -89,10 +109,10 @@ def test_the_newest_refusal_is_kept_as_a_text_of_others() -> None:
 
 
 def test_the_order_to_suspend_asks_who_refused_the_pods() -> None:
-    """The Events about the child count where none is about the job; without words the job is suspended all the same."""
+    """Two requests at most: of the child made last, and of the job. Without words the job is suspended all the same."""
     job = facts.job_ref("one")
     order = Outstanding(job, 1, Intent(1, 7, 0), None, 0, 0, "suspend", podless_since=1)
-    state = ActuatorState(children={"uid-child": job.uid, "uid-of-other": "uid-other"})
+    state = ActuatorState(children={"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other"})
     event = {"reason": "FailedToCreateHeadPod", "message": "exceeded quota: rq", "lastTimestamp": EARLY}
     for children, expected in (([event], problem("", "pods_refused", said="exceeded quota: rq")), ([], None)):
         answers = {job.uid: [], "uid-child": children}
@@ -105,7 +125,7 @@ def test_the_order_to_suspend_asks_who_refused_the_pods() -> None:
                 asked += [uid] if uid else []
                 body = {"items": answers[uid]} if uid else {"metadata": {"resourceVersion": "9"}}
                 request = steps.send(Reply(200, json.dumps(body).encode()))
-        assert asked == [job.uid, "uid-child"]
+        assert asked == (["uid-child"] if children else ["uid-child", job.uid])
         assert (ended.value.value.action, ended.value.value.problem) == ("suspend", expected)
 
 

@@ -247,3 +247,22 @@ def test_the_pods_that_an_appwrapper_names_count() -> None:
     wrong = jobs.appwrapper(components=[{"template": {"kind": "Thing"}, "podSets": [{"path": "template.spec.x[7]"}]}])
     with pytest.raises(Exception, match=r"spec\.components\[0\]\.podSets"):
         read(wrong)
+
+
+def claiming(value: Any) -> Any:
+    """The same object, with every description of a pod asking for a device by a claim."""
+    if isinstance(value, list):
+        return [claiming(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: claiming(each) for key, each in value.items()}
+    return {**inner, "resourceClaims": [{"name": "gpu"}]} if "containers" in value else inner
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("TrainJob", "Workflow", "SparkApplication")])
+def test_devices_of_resource_claims_are_refused_by_their_field_rather_than_counted_as_none(kind: str) -> None:
+    """The others have no template of a pod: a Workflow says its size, a TrainJob its resources, Spark has fields."""
+    made = jobs.KINDS[kind].make("one", "video")
+    assert read(made).refusal is None
+    refusal = read(claiming(made)).refusal
+    assert refusal is not None and (refusal.code, refusal.path[-15:]) == ("claims_uncounted", ".resourceClaims")

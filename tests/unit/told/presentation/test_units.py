@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kit import facts, nodes
 from kit.packed import Packed, Shape
 from kit.scenes import Scene, beginning
 from muster.core.stage import Folder
+from muster.model.workload import Wishes
 from muster.told.presentation.desired import job_event, moved_up, nearly, overuse_event, queue_unit, run_elsewhere
 from muster.told.presentation.kaigroups import pod_group
 from muster.told.readmodel.model import ReadModel
@@ -117,6 +120,22 @@ def test_a_job_that_nobody_suspended_has_an_event_and_those_of_the_first_list_ha
     assert event is not None
     assert event.reason == "Adopted"
     assert "it was not suspended when it was first seen" in event.message
+
+
+@pytest.mark.parametrize("by", ["", "dave"])
+def test_who_started_a_job_by_hand_is_told_once(by: str) -> None:
+    scene, read = beginning("job two", "job one"), Reader()
+    hand = Wishes(by=by, reason="the demo is today") if by else Wishes()
+    names = set()
+    for phase in ("waiting", "starting", "running"):
+        scene.change("one", suspended=False, phase=phase, wishes=hand)
+        state = read.follow(scene)
+        event = overuse_event(state, read.uid("one"))
+        if event is not None:
+            names.add(event.name)
+            assert ("dave started it by hand (the demo" in event.message) == bool(by)
+            assert ("another client started it" in event.message) == (not by)
+    assert len(names) == 1
 
 
 def test_the_word_of_a_kind_for_the_end_is_said_where_it_says_more() -> None:

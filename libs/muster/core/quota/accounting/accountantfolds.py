@@ -1,30 +1,36 @@
-"""The folds of the accountant's state: observations, decisions, effects and claims."""
+"""The folds of the accountant's state: observations, decisions and effects; ``claimfolds`` has the claims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import assert_never
+
+from msgspec.structs import replace
 
 from muster.core.observed.presence import is_alone
-from muster.core.placement.devices import shares_gpu
-from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Plan, Proposal, kept_ms
+from muster.core.quota.accountantstate import (
+    AccountantState,
+    Entry,
+    Judged,
+    Leaving,
+    Proposal,
+    for_itself,
+    kept_ms,
+)
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
 from muster.core.quota.accounting.suspending import reduced, refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
-from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.service import gpu_time
 from muster.core.workloads.registry import child_shard
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     CandidatesProposed,
-    EvictionOrdered,
     GangAdmitted,
     GangDeferred,
-    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -55,25 +61,28 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.reasons import after_release
-from muster.events.system import PlacementChosen
+from muster.events.reasons import SuspensionReason, after_release
 from muster.model.elastic import Elastic, granted_before
 from muster.model.gang import Verdict
 from muster.model.keys import Position
+from muster.model.placing import GPU
+from muster.model.quota import Gpus, QuotaTree
 from muster.model.resources import lowest, summed
 from muster.model.workload import SPARK_ROLE, PodState
 
 # --- entryfolds -------------------------------------------------------------------------------------------------------
 
 
-_LEAVES: Mapping[str, Leaving] = {
-    "running_timeout": "timed_out",
-    "no_pods": "timed_out",
-    "unschedulable": "timed_out",
-    "stale_gang": "stale",
-    "overuse": "overuse",
-}
-"""Reason of an order -> the kind of leaving."""
+def _leaves_as(reason: SuspensionReason) -> Leaving:
+    """How a workload leaves by an order for this reason."""
+    match reason:
+        case "running_timeout" | "no_pods" | "unschedulable":
+            return "timed_out"
+        case "stale_gang":
+            return "stale"
+        case "overuse":
+            return "overuse"
+    assert_never(reason)
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
@@ -220,7 +229,7 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
         entry.failed = event.reason
     elif entry.leaving:
         state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-        if entry.leaving in ("timed_out", "stale", "overuse"):
+        if for_itself(entry.leaving):
             refused(entry, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
@@ -264,7 +273,7 @@ def surplus_ordered(state: AccountantState, _at: Position, event: SurplusOrdered
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        entry.leaving, entry.suspended_rv = _LEAVES[event.reason], 0
+        entry.leaving, entry.suspended_rv = _leaves_as(event.reason), 0
         recheck(state, event.ref.uid)
 
 
@@ -273,8 +282,28 @@ def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionO
 
 def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
     state.forest.decided(event)
+    before = state.ledger.trees.get(event.tree.root)
     state.ledger.install(event.tree)
+    if before is not None and before.gpus != event.tree.gpus:
+        _gpus_changed(state, before.gpus, event.tree)
     _trees_changed(state)
+
+
+def _gpus_changed(state: AccountantState, before: Gpus, tree: QuotaTree) -> None:
+    """A grant of an amount of GPU memory stays the same amount."""
+    for uid, entry in state.entries.items():
+        workload = state.workloads.get(uid)
+        amounts = workload.gpu_memory if workload is not None and GPU in entry.request else {}
+        if amounts and state.ledger.tree_of(entry.queue) is tree:
+            entry.request = {**entry.request, GPU: entry.request[GPU] + before.less(amounts) - tree.gpus.less(amounts)}
+    for seen in [*state.sharing_children.values()]:
+        state.presence.child_observed(_in_parts(state, seen))
+
+
+def _in_parts(state: AccountantState, seen: ChildObserved) -> ChildObserved:
+    """A child with its amounts of GPU memory in parts of devices."""
+    asks = state.forest.gpus.in_parts(seen.child.asks, seen.child.gpu_memory)
+    return replace(seen, child=replace(seen.child, asks=asks)) if seen.child.gpu_memory else seen
 
 
 def _trees_changed(state: AccountantState) -> None:
@@ -379,7 +408,11 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
-    owner = state.presence.child_observed(event)
+    if event.child.gpu_memory and not event.child.over:
+        state.sharing_children[event.child.ref.uid] = event
+    else:
+        state.sharing_children.pop(event.child.ref.uid, None)
+    owner = state.presence.child_observed(_in_parts(state, event))
     state.scaling.observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
@@ -394,6 +427,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
     state.scaling.forget(event.ref.uid)
+    state.sharing_children.pop(event.ref.uid, None)
     touched(state, at, growth.pending_gone(state, event.ref.uid))
     touched(state, at, state.presence.child_gone(event))
     _owner_gone(state, at)
@@ -410,11 +444,15 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     _pod_seen(state, at, event.pod)
 
 
+def _succeeded(state: AccountantState, pod: PodState) -> None:
+    owner = state.presence.owner_of.get(pod.owner_uid, pod.owner_uid)
+    if pod.succeeded and owner in state.entries:
+        state.entries[owner].succeeded = True
+
+
 def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
-    if shares_gpu(observed.rules) and not observed.over:
-        state.sharing[observed.ref.uid] = observed
-    else:
-        state.sharing.pop(observed.ref.uid, None)
+    podasks.note_sharing(state, observed.ref.uid, observed)
+    _succeeded(state, observed)
     pod = podasks.counted(state, observed)
     touched(state, at, state.presence.pod_observed(pod))
     left_behind = not pod.owner_uid and podasks.is_left_behind(state, pod.ref.uid)
@@ -439,7 +477,7 @@ def _pod_seen(state: AccountantState, at: Position, observed: PodState) -> None:
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
-    state.sharing.pop(event.ref.uid, None)
+    podasks.note_sharing(state, event.ref.uid, None)
     holder = state.presence.pod_owner.get(event.ref.uid, "")
     state.orphans.pop(event.ref.uid, None)
     touched(state, at, state.presence.pod_gone(event))
@@ -488,8 +526,8 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
     """A victim on a node that is not ready is awaited no more, and shares are parts of the node's devices. The event is
     folded into the forest already.
     """
-    for pod in [pod for pod in state.sharing.values() if pod.rules.gpu_memory and pod.node == event.node.ref.name]:
-        _pod_seen(state, at, pod)
+    for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
+        _pod_seen(state, at, state.sharing[uid])
     for uid in state.ledger.claims.going():
         recheck(state, uid)
 
@@ -520,70 +558,4 @@ def _pauses_changed(state: AccountantState) -> None:
         if not (entry.admitted or entry.resumed_rv):
             recheck(state, uid)
     for uid in state.ledger.claims.by_uid:
-        recheck(state, uid)
-
-
-# --- claimfolds -------------------------------------------------------------------------------------------------------
-
-
-def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
-    if not event.withheld:
-        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
-
-
-def placement_chosen(state: AccountantState, at: Position, event: PlacementChosen) -> None:
-    state.places = event.strategy is not None
-    state.forest.placed(state.places, Cause(at.seq, at.item))
-    state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
-
-
-def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
-    plan = state.plans.get(event.ref.uid)
-    if plan is not None and plan.proposed.attempt == event.attempt:
-        plan.tried = event
-
-
-def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
-    state.plans.pop(event.ref.uid, None)
-    state.ledger.ordered(event, at.at)
-    _claimed(state, at, event.ref.uid)
-    for victim in event.victims:
-        entry = entry_of(state, victim.ref.uid, victim.attempt)
-        if entry is not None:
-            preempts = victim.priority is not None or event.kind == "service"
-            entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
-            entry.suspended_rv, entry.ends_by = 0, victim.ends_by
-            if event.kind == "service":
-                state.service.gave_way(victim.ref.uid)
-            recheck(state, victim.ref.uid)
-    growth.parts_ordered(state, event)
-
-
-def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:
-    state.plans.pop(event.ref.uid, None)
-    state.ledger.open_claim(claim_of(event, at.at))
-    _claimed(state, at, event.ref.uid)
-
-
-def _claimed(state: AccountantState, at: Position, uid: str) -> None:
-    state.claim_causes[uid] = Cause(at.seq, at.item)
-    recheck(state, uid)
-
-
-def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
-    state.plans.pop(event.ref.uid, None)
-
-
-def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
-    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    entry = entry_of(state, event.ref.uid, event.attempt)
-    if entry is not None and event.reason == "not_ended":
-        entry.leaving, entry.ends_by = "", 0
-    recheck(state, event.ref.uid)
-
-
-def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
-    ended = state.ledger.end_claim(event.ref.uid)
-    state.claim_causes.pop(event.ref.uid, None)
-    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
         recheck(state, uid)

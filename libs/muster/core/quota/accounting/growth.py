@@ -7,16 +7,18 @@ room. A piece within a guarantee claims this room (``quota/rayclaims.py``). Prop
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import structs
 
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.accounting.rechecks import recheck, running
-from muster.core.quota.claims import is_down
+from muster.core.quota.accounting.rechecks import over_of, recheck, running
+from muster.core.quota.candidates import Basis, basis
+from muster.core.quota.claims import is_down, times
 from muster.core.quota.demand import Scratch, chain_of, live_by_flavor
-from muster.core.quota.rayclaims import may_grow
+from muster.core.quota.rayclaims import demand_of_growth, may_grow
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed
@@ -29,12 +31,11 @@ from muster.events.elastic import (
     GrowthRequested,
     GrowthWithdrawn,
     Recharge,
-    ReplicaCost,
     WorkersKept,
 )
 from muster.model.demand import Demand, Shortfall
-from muster.model.elastic import PENDING, Counts
-from muster.model.keys import Position
+from muster.model.elastic import PENDING, Counts, ReplicaCost
+from muster.model.keys import Position, Ref
 from muster.model.resources import add_into, beyond, highest, positive
 from muster.model.workload import ChildState
 
@@ -163,18 +164,9 @@ def _lives(state: AccountantState, given: Return) -> bool:
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     """The grants for requested growth; the highest priority first, among equals the first request."""
-    if not state.growths:
-        return
-    room = _Room(state)
-    asking = [
-        (entry, growth)
-        for uid, growth in state.growths.items()
-        if (entry := state.entries.get(uid)) is not None
-        and uid not in state.due_change  # The grant builds on the charge of the next commit.
-        and (growth.denied is None or room.again(entry.queue, growth.denied))
-        and may_grow(state, entry, growth)
-    ]
-    for entry, growth in sorted(asking, key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)):
+    for entry, growth in sorted(
+        _asking(state), key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)
+    ):
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
             common = _recharge(state, entry, added, growth.asked.each, growth.asked.start)
@@ -188,6 +180,43 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
             )
         elif refusals and _is_news(growth, refusals):
             yield _denial(entry, growth, refusals)
+
+
+def owed(state: AccountantState) -> Iterator[tuple[Ref, str, Demand]]:
+    """(cluster, queue, charge) of the growth to be answered: of each piece the first alternative that a guarantee
+    covers, as many times as covered.
+    """
+    for entry, growth in _asking(state):
+        tree = state.ledger.tree_of(entry.queue)
+        if tree is None:
+            continue
+        given, preemptible = basis(state.ledger, entry.ref.uid), state.ledger.charges[entry.ref.uid].preemptible
+        for unit in growth.asked.units:
+            for option in (GrowthOption(unit.groups), *unit.otherwise):
+                once = structs.replace(option, times=1)
+                one = demand_of_growth(growth.asked, once, tree, preemptible=preemptible)
+                covered = _covered(given, entry.queue, one, unit.times * option.times)
+                if covered:
+                    yield entry.ref, entry.queue, times(one, covered)
+                    break
+
+
+def _covered(given: Basis, queue: str, one: Demand, most: int) -> int:
+    """How many times a guarantee covers a demand, up to ``most``."""
+    return bisect_left(range(1, most + 1), True, key=lambda count: not given.owed_at(queue, times(one, count)))
+
+
+def _asking(state: AccountantState) -> list[tuple[Entry, OpenGrowth]]:
+    """The growth to be answered now."""
+    room = _Room(state)
+    return [
+        (entry, growth)
+        for uid, growth in state.growths.items()
+        if (entry := state.entries.get(uid)) is not None
+        and uid not in state.due_change  # The grant builds on the charge of the next commit.
+        and (growth.denied is None or room.again(entry.queue, growth.denied))
+        and may_grow(state, entry, growth)
+    ]
 
 
 class _Room:
@@ -320,7 +349,6 @@ def _recharge(
     ``start``: the replicas of a new cluster, where the cluster scales itself.
     """
     tree = state.ledger.tree_of(entry.queue)
-    profile = tree.profile if tree is not None else "ack"
     groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
     for name, count in added.items():
         share = costs[name]
@@ -330,10 +358,10 @@ def _recharge(
             groups[name] = max(groups.get(name, 0) + count, 0)
         if name != PENDING and not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.
-        cost = share.cost(profile)
+        cost = share.counted(tree)
         mine = {name: entry.flavors[name]} if name in entry.flavors else entry.flavors if name == PENDING else {}
         add_into(grant, live_by_flavor(tree, cost, {}, mine), count)
-        add_into(aside, beyond(share.takes or share.request, cost), count)
+        add_into(aside, beyond(share.runs(tree), cost), count)
         pods += count * share.hosts
     grant, aside = positive(grant), positive(aside)
     request = highest(grant, running(state, entry, aside))
@@ -347,7 +375,7 @@ def _recharge(
         "grant_pods": max(pods, 0),
         "request": request,
         "pods": max(pods, state.presence.live_pods(entry.ref.uid), 0),
-        "over": beyond(request, grant),
+        "over": over_of(state, entry, request, grant),
     }
 
 

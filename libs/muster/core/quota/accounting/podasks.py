@@ -43,12 +43,24 @@ def is_left_behind(state: AccountantState, uid: str) -> bool:
 
 
 def counted(state: AccountantState, pod: PodState) -> PodState:
-    """A pod with its shares of GPUs: of the devices of its node, or of the largest ones before it has a node."""
+    """A pod with its shares of GPUs: of the devices of its node, before it has one of the largest within reach."""
     if not shares_gpu(pod.rules):
         return pod
-    memory = state.forest.memories.get(pod.node, 0) if pod.node else state.forest.device
+    memory = state.forest.device_of(pod.node, pod.rules)
     request = dict(sorted({**pod.request, GPU: charged(pod.rules, memory)}.items()))
     return replace(pod, request=request)
+
+
+def note_sharing(state: AccountantState, uid: str, pod: PodState | None) -> None:
+    """Remember a pod that shares GPUs; None: the pod is gone."""
+    before = state.sharing.pop(uid, None)
+    on_node = state.sharing_on.get(before.node) if before is not None else None
+    if before is not None and on_node is not None and on_node.pop(uid, 0) is None and not on_node:
+        del state.sharing_on[before.node]
+    if pod is not None and shares_gpu(pod.rules) and not pod.over:
+        state.sharing[uid] = pod
+        if pod.rules.gpu_memory and pod.node:
+            state.sharing_on.setdefault(pod.node, {})[uid] = None
 
 
 def reserved(state: AccountantState, _at: Position, event: PodsReserved) -> None:

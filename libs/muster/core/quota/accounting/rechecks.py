@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_short, note_unbound
+from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_podless, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.demand import asks_of, live_by_flavor, need_of
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
@@ -23,8 +24,9 @@ from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.elastic import Counts
 from muster.model.keys import Position
+from muster.model.placing import GPU
 from muster.model.quota import Flavors, QuotaTree
-from muster.model.resources import Vector, beyond, highest, lowest, summed
+from muster.model.resources import Vector, beyond, highest, lowest, positive, summed
 from muster.model.workload import Workload
 
 # --- usage ------------------------------------------------------------------------------------------------------------
@@ -104,9 +106,27 @@ def usage_changed(state: AccountantState, entry: Entry, due: tuple[Vector, int])
         queue=state.ledger.charges[entry.ref.uid].queue,
         request=request,
         pods=pods,
-        over=beyond(request, entry.request),
+        over=over_of(state, entry, request, entry.request),
         fixed=_fixed_now(state, entry, request),
     )
+
+
+def over_of(state: AccountantState, entry: Entry, request: Mapping[str, int], grant: Mapping[str, int]) -> Vector:
+    """The part of a charge beyond the grant. A pod on a smaller device than the largest is as granted."""
+    over = beyond(request, grant)
+    if GPU in over:
+        over[GPU] -= _on_smaller(state, entry.ref.uid)
+    return positive(over)
+
+
+def _on_smaller(state: AccountantState, uid: str) -> int:
+    """Thousandths of GPUs by which amounts of memory count more on their nodes than before they had a node."""
+    pods = [state.sharing[pod] for pod in (uid, *state.presence.pods_of(uid)) if pod in state.sharing]
+    more = 0
+    for pod in pods:
+        now, before = (state.forest.device_of(node, pod.rules) for node in (pod.node, ""))
+        more += max(charged(pod.rules, now) - charged(pod.rules, before), 0)
+    return more
 
 
 def _fixed_now(state: AccountantState, entry: Entry, request: Mapping[str, int]) -> Counts:
@@ -179,6 +199,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_upgraded(state, entry)
     note_acted(state, entry)
     note_idle(state, entry)
+    note_podless(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
     note_overuse(state, entry)

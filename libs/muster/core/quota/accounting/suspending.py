@@ -18,7 +18,7 @@ from typing import Literal
 
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, can_suspend
-from muster.core.quota.demand import chain_of
+from muster.core.quota.demand import asks_of, chain_of
 from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
@@ -85,11 +85,25 @@ def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
     return entry.since + limit if limit and not entry.ran else None
 
 
+def note_podless(state: AccountantState, entry: Entry) -> None:
+    """Remember since when a workload has lost all its pods. One with a succeeded pod may be about to end."""
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    lacks = entry.made and not entry.succeeded and not state.presence.live_pods(uid)
+    if workload is None or not lacks or not can_suspend(workload):
+        entry.podless_since = 0
+    elif not entry.podless_since:
+        entry.podless_since = state.now
+
+
 def _podless_at(state: AccountantState, entry: Entry) -> int | None:
-    """Admitted, and no pod of it was ever made: the API server refuses the pods, or no operator makes them."""
+    """Admitted, and no pod of it is made: the API server refuses the pods, or no operator makes them."""
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
-    waits = limit and entry.admitted and not (entry.ran or entry.made or state.presence.live_pods(entry.ref.uid))
-    return entry.since + limit if waits else None
+    if not limit or not entry.admitted:
+        return None
+    if entry.podless_since:
+        return entry.podless_since + limit
+    starts = not (entry.ran or entry.made or state.presence.live_pods(entry.ref.uid))
+    return entry.since + limit if starts else None
 
 
 # --- kube-scheduler does not place it ------------------------------------------------------------------------------
@@ -154,7 +168,7 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
 def said_of(state: AccountantState, entry: Entry, why: Why) -> FieldProblem | None:
     """Without pods, since when. For a gang without places, the verdict of kube-scheduler, or else its progress."""
     if why == "no_pods":
-        return problem("", "no_pods", seconds=(state.now - entry.since) // 1000)
+        return problem("", "no_pods", seconds=(state.now - (entry.podless_since or entry.since)) // 1000)
     if why != "unschedulable":
         return None
     judged = judged_of(state, entry)
@@ -261,9 +275,8 @@ def _uses(state: AccountantState, entry: Entry) -> Vector:
     uses = charge.request if entry.bypassed else charge.over
     if not uses or workload is None or not workload.outgoing:
         return uses
-    parts = [name for name in uses if "@" in name]
-    need = workload.need.get("full", {})
-    return beyond(uses, need if not parts else need | {name: need.get(total_of(name), 0) for name in parts})
+    asks, parts = asks_of(state.ledger.tree_of(entry.queue), workload), [name for name in uses if "@" in name]
+    return beyond(uses, asks if not parts else asks | {name: asks.get(total_of(name), 0) for name in parts})
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:

@@ -22,7 +22,8 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import NodeGone, NodeObserved, ObjectGone
 from muster.model.keys import Position
-from muster.model.quota import QuotaTree
+from muster.model.placing import GPU_PRODUCT, PodRules, products_of
+from muster.model.quota import NO_GPUS, Gpus, QuotaTree
 from muster.model.resources import Vector, add_into
 
 TreeDecision = QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
@@ -44,10 +45,8 @@ class QuotaSource(Protocol):
         """An object is deleted."""
         ...
 
-    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
-        """The nodes that refuse no work by quota have this capacity in all, and the ready nodes that. ``device``: MiB
-        of the largest GPU.
-        """
+    def nodes_give(self, total: Vector, ready: Vector, gpus: Gpus, cause: Cause) -> None:
+        """The nodes that refuse no work by quota have this capacity in all, and the ready nodes that."""
         ...
 
     def removed(self, uid: str) -> None:
@@ -68,10 +67,9 @@ class Forest(Struct):
     """uid of a ready node -> its capacity"""
     lost: dict[str, Vector] = field(default_factory=dict)
     """uid of a node that is not ready -> its capacity"""
-    memories: dict[str, int] = field(default_factory=dict)
-    """Name of a node -> MiB of a GPU of the node."""
-    device: int = 0
-    """MiB of the largest GPU."""
+    memories: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Name of a node -> (MiB of a GPU of the node, its product)."""
+    gpus: Gpus = NO_GPUS
     unready: dict[str, None] = field(default_factory=dict)
     """Names of the nodes that are not ready."""
     places: bool = False
@@ -87,17 +85,24 @@ class Forest(Struct):
         if before != (self.nodes.get(uid), self.lost.get(uid)):
             self._give(cause)
 
-    def sized(self, name: str, memory: int, cause: Cause) -> None:
+    def sized(self, name: str, memory: int, product: str, cause: Cause) -> None:
         """The GPUs of a node have this much memory (MiB); 0 when unknown, or gone."""
-        if self.memories.get(name, 0) == memory:
+        if self.memories.get(name, (0, product)) == (memory, product):
             return
         self.memories.pop(name, None)
         if memory:
-            self.memories[name] = memory
-        largest = max(self.memories.values(), default=0)
-        if largest != self.device:
-            self.device = largest
+            self.memories[name] = memory, product
+        products = {named: size for size, named in sorted(self.memories.values())}
+        largest = max(products.values(), default=0)
+        differ = any(size != largest for size, _ in self.memories.values())
+        gpus = Gpus(largest, {named: products[named] for named in sorted(products) if named} if differ else {})
+        if gpus != self.gpus:
+            self.gpus = gpus
             self._give(cause)
+
+    def device_of(self, node: str, rules: PodRules) -> int:
+        """MiB of a GPU of a pod: of its node, or before it has a node of the largest within reach; 0 where unknown."""
+        return self.memories.get(node, (0, ""))[0] if node else self.gpus.within(products_of(rules))
 
     def placed(self, places: bool, cause: Cause) -> None:
         """Gangs are placed from here on, or no longer."""
@@ -113,12 +118,13 @@ class Forest(Struct):
             add_into(total, gives)
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
-            source.nodes_give(total, ready, self.device, cause)
+            source.nodes_give(total, ready, self.gpus, cause)
 
     def decided(self, event: QuotaTreeAccepted | QuotaTreeRejected) -> None:
         """A version of a tree was judged."""
         uid = event.tree.ref.uid if isinstance(event, QuotaTreeAccepted) else event.ref.uid
         self.judged[uid] = event.rv
+        self.elastic.judged(uid, accepted=isinstance(event, QuotaTreeAccepted))
 
     def removed(self, uid: str, trees: Mapping[str, QuotaTree]) -> None:
         """A tree is out of force: trees refused because of it are judged again. ``trees``: the trees in force."""
@@ -175,10 +181,10 @@ def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
         state.forest.unready[node.ref.name] = None
     state.forest.node(node.ref.uid, node.allocatable, cause, ready=node.ready)
     if memory := memory_of(node.labels):  # A device plugin that starts again withdraws the label for a moment.
-        state.forest.sized(node.ref.name, memory, cause)
+        state.forest.sized(node.ref.name, memory, node.labels.get(GPU_PRODUCT, ""), cause)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
     state.forest.unready.pop(event.ref.name, None)
     state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))
-    state.forest.sized(event.ref.name, 0, Cause(at.seq, at.item))
+    state.forest.sized(event.ref.name, 0, "", Cause(at.seq, at.item))

@@ -28,7 +28,7 @@ from muster.events.registry import encode
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, QuotaNode, QuotaTree, Rules
+from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, NO_GPUS, Gpus, QuotaNode, QuotaTree, Rules
 from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into
 from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
 
@@ -248,7 +248,7 @@ class KaiSource(Struct):
     """uid -> queue"""
     total: Vector = field(default_factory=dict)
     ready: Vector = field(default_factory=dict)
-    device: int = 0
+    gpus: Gpus = NO_GPUS
     compiled: Compiled = EMPTY
     tree: QuotaTree | None = None
     """The tree that should be in force; None without a queue."""
@@ -267,9 +267,9 @@ class KaiSource(Struct):
         if self.queues.pop(uid, None) is not None:
             self._compile(cause)
 
-    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
+    def nodes_give(self, total: Vector, ready: Vector, gpus: Gpus, cause: Cause) -> None:
         """Set the limit of the root, and the part of the limit that the queues share."""
-        self.total, self.ready, self.device = dict(total), dict(ready), device
+        self.total, self.ready, self.gpus = dict(total), dict(ready), gpus
         self._install(cause)
 
     def removed(self, uid: str) -> None:
@@ -281,7 +281,7 @@ class KaiSource(Struct):
 
     def _install(self, cause: Cause) -> None:
         """Update the wanted tree; a change without effect on the queues keeps the old tree."""
-        tree = tree_of(self.compiled, self.total, self.ready, self.device) if self.compiled.nodes else None
+        tree = tree_of(self.compiled, self.total, self.ready, self.gpus) if self.compiled.nodes else None
         if tree != self.tree:
             self.tree, self.cause = tree, cause
             self.count += 1
@@ -309,10 +309,10 @@ class KaiSource(Struct):
 
 
 def tree_of(
-    compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, int] | None = None, device: int = 0
+    compiled: Compiled, total: Mapping[str, int], ready: Mapping[str, int] | None = None, gpus: Gpus = NO_GPUS
 ) -> QuotaTree:
     """The tree of some queues, in base units. ``total``: the limit of the root. ``ready``: the part of it that is
-    shared; None for all. ``device``: MiB of the largest GPU.
+    shared; None for all.
     """
     nodes, names = compiled.nodes, managed(compiled.nodes)
     limit = {name: total.get(name, 0) for name in names}
@@ -330,7 +330,8 @@ def tree_of(
         rule_profile="kai",
         disabled=compiled.disabled,
         shared=shared if shared != limit else None,
-        gpu_memory=device,
+        gpu_memory=gpus.largest,
+        gpu_products=gpus.products,
     )
 
 

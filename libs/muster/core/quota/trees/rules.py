@@ -240,9 +240,9 @@ _CHECKED: dict[str, Callable[[str], Any]] = {
 """Annotations that are no field of Rules: deploy/policies read ``reapplied``, a preset becomes its annotations, and
 the flavors are a part of the tree.
 """
-RETIRED = ("borrow-freely",)
-"""Annotations of rules that an earlier build had: a tree with one is refused, and so does not decide otherwise in
-silence.
+RETIRED: Mapping[str, tuple[str, ...]] = {"borrow-freely": (), "preset": ("thrifty",)}
+"""Annotations of rules that an earlier build had, each with the values that are gone; without values, all. A tree with
+one is refused, and so does not decide otherwise in silence.
 """
 KNOWN = (*_READERS, *_CHECKED)
 """The known annotations, without prefix."""
@@ -256,12 +256,12 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
     for name in sorted(settings):
         row = _READERS.get(name)
         try:
+            if name in RETIRED and settings[name] in (RETIRED[name] or (settings[name],)):
+                raise _wrong("retired")
             if row is not None:
                 values[row[0]] = row[1](settings[name])
             elif name in _CHECKED:
                 _CHECKED[name](settings[name])
-            elif name in RETIRED:
-                raise _wrong("retired")
         except RuleError as err:
             wrong.append(annotation(name, err))
     # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.

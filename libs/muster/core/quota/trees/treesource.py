@@ -27,7 +27,7 @@ from muster.events.envelope import MAX_BYTES
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import COUNTED, Flavor, QuotaNode, QuotaTree, of_flavor
+from muster.model.quota import COUNTED, NO_GPUS, Flavor, Gpus, QuotaNode, QuotaTree, of_flavor
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -351,6 +351,11 @@ class TreeSource(Struct):
     """uid -> the newest fact about the tree, while the tree exists or is in force"""
     deleted: Cause = Cause(0, 0)
     """The newest fact about a deleted tree."""
+    refused: dict[str, None] = field(default_factory=dict)
+    """Uids of trees whose newest judged version breaks a rule."""
+    gpus: Gpus = NO_GPUS
+    resized: Cause = Cause(0, 0)
+    """The newest fact that changed ``gpus``."""
 
     def observed(self, event: QuotaTreeObserved, cause: Cause) -> None:
         """A tree exists in this state."""
@@ -358,10 +363,20 @@ class TreeSource(Struct):
 
     def gone(self, uid: str, cause: Cause) -> None:
         self.trees.pop(uid, None)
+        self.refused.pop(uid, None)
         self.causes[uid] = self.deleted = cause
 
-    def nodes_give(self, total: Vector, ready: Vector, device: int, cause: Cause) -> None:
-        """Nothing to do: the root of such a tree declares its own total."""
+    def nodes_give(self, total: Vector, ready: Vector, gpus: Gpus, cause: Cause) -> None:
+        """Set the GPUs by which amounts of memory are counted; the root of such a tree declares its own total."""
+        if gpus != self.gpus:
+            self.gpus, self.resized = gpus, cause
+
+    def judged(self, uid: str, *, accepted: bool) -> None:
+        """A version of a tree is judged."""
+        if accepted:
+            self.refused.pop(uid, None)
+        elif uid in self.trees:
+            self.refused[uid] = None
 
     def removed(self, uid: str) -> None:
         self.causes.pop(uid, None)
@@ -378,6 +393,8 @@ class TreeSource(Struct):
         for observed in sorted(self.trees.values(), key=lambda tree: (tree.created, tree.ref.name, tree.ref.uid)):
             uid, cause = observed.ref.uid, self.causes[observed.ref.uid]
             if judged.get(uid) == observed.rv:
+                if owner == uid and force is not None and uid not in self.refused and force.gpus != self.gpus:
+                    yield QuotaTreeAccepted(cause=self.resized, tree=self._sized(force), rv=observed.rv)
                 continue
             if owner is not None and owner != uid:
                 other = self.trees[owner].ref
@@ -389,4 +406,7 @@ class TreeSource(Struct):
                 yield QuotaTreeRejected(cause=cause, ref=observed.ref, rv=observed.rv, violations=tuple(broken[:100]))
             else:
                 owner = uid
-                yield QuotaTreeAccepted(cause=cause, tree=tree, rv=observed.rv)
+                yield QuotaTreeAccepted(cause=cause, tree=self._sized(tree), rv=observed.rv)
+
+    def _sized(self, tree: QuotaTree) -> QuotaTree:
+        return structs.replace(tree, gpu_memory=self.gpus.largest, gpu_products=self.gpus.products)
