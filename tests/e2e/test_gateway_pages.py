@@ -128,7 +128,7 @@ class User:
     async def chooses(self, field: str, value: str) -> None:
         """A value of a list."""
         self._clicks += 1
-        await self.page.holds(f"!!document.querySelector('{field} option[value={value}]')")
+        await self.page.holds(f"[...document.querySelector('{field}').options].some(each => each.value === '{value}')")
         event = "dispatchEvent(new Event('change', { bubbles: true }))"
         await self.page.run(f"(e => {{ e.value = '{value}'; e.{event}; }})(document.querySelector('{field}'))")
 
