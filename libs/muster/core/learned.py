@@ -185,7 +185,9 @@ class Estimate(Struct, frozen=True):
     middle: int = -1
     high: int = -1
     rows: int = 0
-    """Seen series of as many admissions as the job has to wait for; 0 where no series of this length was seen and the mean is extrapolated."""
+    """Seen series of as many admissions as the job has to wait for; 0 where no series is that long, and the mean is
+    extrapolated.
+    """
     intervals: int = 0
     """Number of intervals between two admissions while a job waited."""
     why: Literal["", "too_few", "overdue"] = ""

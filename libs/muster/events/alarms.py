@@ -66,8 +66,8 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     groups: Counts = field(default_factory=dict)
     """Replicas that are not asked for, not removed, or without nodes, by worker group."""
     until: int = 0
-    """With ``not_growing``: no growth before this log time (ms). With ``no_nodes``: no growth in ``groups`` before then,
-    where another group would do.
+    """With ``not_growing``: no growth before this log time (ms). With ``no_nodes``: no growth in ``groups`` before
+    then, where another group would do.
     """
     tries: int = 1
     """Alarms, or tries of growth, in a row."""

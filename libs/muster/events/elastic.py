@@ -138,8 +138,8 @@ class GrowthDenied(Decision, frozen=True, kw_only=True):
 
 
 class GateSet(Decision, frozen=True, kw_only=True):
-    """A write to a Ray cluster is due: ``maxReplicas`` becomes the grant, unless ``stay`` or ``suspend`` asks for another
-    write. The actuator writes the value.
+    """A write to a Ray cluster is due: ``maxReplicas`` becomes the grant, unless ``stay`` or ``suspend`` asks for
+    another write. The actuator writes the value.
     """
 
     ref: Ref
