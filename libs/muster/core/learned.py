@@ -178,14 +178,16 @@ ENOUGH_ADMISSIONS = 5
 class Estimate(Struct, frozen=True):
     """The remaining wait, ms: 8 of 10 waits should end between ``low`` and ``high``; ``middle`` is the median seen.
 
-    Every number is -1 without an estimate, and ``why`` has the reason.
+    The three are -1 without an estimate, and ``why`` has the reason.
     """
 
     low: int = -1
     middle: int = -1
     high: int = -1
     rows: int = 0
-    """Rows of admissions behind the estimate; 0 where no row of this length was seen and the mean is extrapolated."""
+    """Seen series of as many admissions as the job has to wait for; 0 where no series is that long, and the mean is
+    extrapolated.
+    """
     intervals: int = 0
     """Number of intervals between two admissions while a job waited."""
     why: Literal["", "too_few", "overdue"] = ""

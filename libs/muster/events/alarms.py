@@ -53,7 +53,7 @@ def stops_grants(reason: AlarmReason) -> bool:
 class AlarmRaised(Decision, frozen=True, kw_only=True):
     """A fault of a Ray cluster has lasted too long; the alarm replaces an earlier alarm of the cluster.
 
-    While the head or the autoscaler is not heard, the cluster is granted nothing more, and unused grants are released.
+    While an alarm stops grants (``stops_grants``), the cluster is granted nothing more, and unused grants are released.
     """
 
     ref: Ref
@@ -66,10 +66,11 @@ class AlarmRaised(Decision, frozen=True, kw_only=True):
     groups: Counts = field(default_factory=dict)
     """Replicas that are not asked for, not removed, or without nodes, by worker group."""
     until: int = 0
-    """Log time (ms) before which growth is not tried again (``not_growing``), or not in these groups while another one
-    would do (``no_nodes``).
+    """With ``not_growing``: no growth before this log time (ms). With ``no_nodes``: no growth in ``groups`` before
+    then, where another group would do.
     """
     tries: int = 1
+    """Alarms, or tries of growth, in a row."""
     lacks: tuple[RayShape, ...] = ()
     """Requests that no worker of any group could hold (``no_group``), one for each shape."""
     fixed: bool = False

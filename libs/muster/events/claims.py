@@ -92,7 +92,7 @@ class PlanStale(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: PlanObjection
     holder: str = ""
-    """namespace/name of the job that ``held_for_age`` is about."""
+    """With reason ``held_for_age``: namespace/name of the job for whose age the quota is held."""
 
 
 class PlanTried(Decision, frozen=True, kw_only=True):

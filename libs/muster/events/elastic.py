@@ -138,7 +138,9 @@ class GrowthDenied(Decision, frozen=True, kw_only=True):
 
 
 class GateSet(Decision, frozen=True, kw_only=True):
-    """``maxReplicas`` of a cluster should be the grant. The actuator writes the value."""
+    """A write to a Ray cluster is due: ``maxReplicas`` becomes the grant, unless ``stay`` or ``suspend`` asks for
+    another write. The actuator writes the value.
+    """
 
     ref: Ref
     """The RayCluster."""
@@ -159,7 +161,7 @@ class GateSet(Decision, frozen=True, kw_only=True):
     before: str = ""
     """Annotation muster.dev/gate as just read; the write tests this value."""
     workers: dict[str, tuple[Ref, ...]] = field(default_factory=dict)
-    """{worker group: pods that the operator has to delete}, in the same write."""
+    """{worker group: pods named in the same write, for the operator to delete}."""
     claimant: Ref | None = None
     """The job that gets the quota; None without."""
     replicas: Counts = field(default_factory=dict)
@@ -193,7 +195,7 @@ class WorkersChosen(Decision, frozen=True, kw_only=True):
     """The charged object: the RayJob, or the RayCluster itself."""
     attempt: int
     workers: tuple[ChosenWorker, ...]
-    """The worker that loses least comes first."""
+    """In order of lost work: the worker whose release loses least comes first."""
     left: Counts
     """The grant of the worker groups afterwards."""
     until: int

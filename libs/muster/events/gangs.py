@@ -234,8 +234,8 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
 
 
 class GpuReservationEnded(Decision, frozen=True, kw_only=True):
-    """No pod shares a device any more: the actuator deletes the reservation pod, which holds the device at the device
-    plugin.
+    """No pod uses a share of this device any more: the actuator deletes the reservation pod, and the device plugin gets
+    the device back.
     """
 
     ref: Ref

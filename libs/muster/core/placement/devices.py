@@ -41,7 +41,7 @@ def shares_gpu(rules: PodRules) -> bool:
 
 
 def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> int:
-    """Pods that fit, each with ``share`` of ``devices`` different devices.
+    """The number of pods that fit. Each pod takes ``share`` parts of each of ``devices`` different devices.
 
     ``left``: the parts left of each shared device; ``whole``: the number of free whole devices.
     """

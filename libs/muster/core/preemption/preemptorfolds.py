@@ -416,8 +416,8 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """The held quota is free for other plans. The claimant of an expired claim rests as long as a claim lasts without
-    progress. Later the preemptor may ask again for victims that could not leave before.
+    """The held quota is free for other plans. After an expired claim the claimant gets no new plan for ``claim_ms``,
+    and for ``MIN_PAUSE_MS`` at least; after this pause, victims that could not leave before may be tried again.
     """
     state.supply += 1
     state.age_claims.looked(state.queues.ledger, state.now)

@@ -412,8 +412,8 @@ class PreemptorState(StageState):
         return first and not self.queues.before_on_nodes(job.queue, job.place)
 
     def candidates(self, queue: str, may: Callable[[str], bool] | None = None) -> Candidates:
-        """The running work, and which jobs may leave for a claimant of a queue. ``may``: replaces the check of this
-        moment.
+        """The running work, and which jobs may leave for a claimant of a queue. ``may``: decides which
+        jobs may leave, in place of ``may_evict``.
         """
         may = may or partial(self.may_evict, queue=queue)
         return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)

@@ -42,8 +42,8 @@ def roomy(queues: Queues, among: Callable[[str], bool]) -> Slots:
 
 
 def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scratch) -> Iterator[tuple[Turn, str]]:
-    """(turn, queue) in order, while there is room beside ``scratch``; the caller adds to ``scratch`` meanwhile. Queues
-    of trees of fair shares are left out.
+    """(turn, queue) in order, while room is left after the charges in ``scratch``. The caller adds to ``scratch``
+    between two items. Queues of trees of fair shares are left out.
     """
     slots = roomy(queues, lambda path: not queues.ledger.by_shares(path))
     if not slots:

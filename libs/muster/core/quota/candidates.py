@@ -332,8 +332,8 @@ class GivingRules(Struct, frozen=True):
 
     @property
     def unlocks(self) -> bool:
-        """Whether a victim may make another legal: victims below a node above the queue take its side within its
-        guarantee.
+        """Whether one victim may make another legal: after the first, the work below a common ancestor may be within
+        the guarantee of this ancestor.
         """
         return False
 

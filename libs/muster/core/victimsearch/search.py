@@ -33,7 +33,7 @@ MAX_CLOSED = 8
 
 
 def plan(begun: Search, judge: GivingRules, candidates: Candidates, site: Site | None = None) -> Found:
-    """The victims with which the claimant fits. The jobs chosen in ``begun`` stay chosen."""
+    """The victims after whose eviction the claimant fits. The jobs chosen in ``begun`` stay chosen."""
     return _Planner(begun, judge, candidates, site).plan()
 
 
