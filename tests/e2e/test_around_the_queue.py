@@ -39,8 +39,10 @@ from muster.core.objects.meta import (
     CHECKPOINTED_AT,
     DRAIN,
     DRIVE,
+    FLAVORS,
     INTENT,
     NODE_WAIT,
+    ON_FLAVORS,
     QUEUED_AT,
     RECLAIM_GRACE,
     RUN_TIME,
@@ -384,16 +386,30 @@ async def test_a_tenant_replaces_holds_releases_stops_and_deletes_its_own_jobs(p
 async def test_a_tenant_writes_the_annotations_that_are_for_people_and_no_others(plane: ControlPlane) -> None:
     page = (REPOSITORY / "docs" / "reference" / "annotations.md").read_text().partition("## On a job")[2]
     told = set(re.findall(r"muster\.dev/[a-z-]+", "".join(re.findall(r"^\| annot.*?\|", page, re.M))))
-    assert told == {PRIORITY, HOLD, BY, WHY, CHECKPOINTED_AT, RECLAIM_GRACE, RUN_TIME, DRIVE, START, DRAIN, NODE_WAIT}
+    people = {
+        PRIORITY,
+        HOLD,
+        BY,
+        WHY,
+        CHECKPOINTED_AT,
+        RECLAIM_GRACE,
+        RUN_TIME,
+        DRIVE,
+        START,
+        DRAIN,
+        NODE_WAIT,
+        FLAVORS,
+    }
+    assert told == {*people, ON_FLAVORS}
     for_people = {HOLD: "true", BY: "alice", WHY: "x", CHECKPOINTED_AT: "2026-01-01T00:00:00Z", RECLAIM_GRACE: "10m"}
-    for_people |= {DRIVE: "true", RUN_TIME: "2h", DRAIN: "1m", NODE_WAIT: "5m", START: "minimum"}
+    for_people |= {DRIVE: "true", RUN_TIME: "2h", DRAIN: "1m", NODE_WAIT: "5m", START: "minimum", FLAVORS: "h100,a100"}
     async with client(plane, ALICE) as alice:
         body = job(suspend=True)
         body["metadata"]["annotations"] |= for_people
         made = await alice.create(body)
         for key in for_people:
             await change(alice, made, {"metadata": {"annotations": {key: None, BY: "alice"}}})
-        for key in ("muster.dev/anything", INTENT, QUEUED_AT, "muster.dev/gang", "muster.dev/made-for"):
+        for key in ("muster.dev/anything", INTENT, QUEUED_AT, ON_FLAVORS, "muster.dev/gang", "muster.dev/made-for"):
             await refused(change(alice, made, {"metadata": {"annotations": {key: "1"}}}), "is written by Muster alone")
         await remove(alice, made)
 

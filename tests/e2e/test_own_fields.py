@@ -23,6 +23,7 @@ from muster.core.workloads.registry import KINDS
 
 KAI = "scheduling.run.ai"
 TEMPLATES = ("*.template.metadata.annotations*", "*.template.spec.schedulerName", "*.template.spec.schedulingGroup*")
+TEMPLATES += ("*.template.spec.nodeSelector*", "*.template.spec.tolerations*")  # Of the flavors of a job.
 MARKS = ("metadata.annotations.muster.dev/*", "metadata.annotations.scheduling.x-k8s.io/suspend")
 GROUPS = ("metadata.annotations.muster.dev/*",)
 WRITES: dict[str, tuple[str, ...]] = {
