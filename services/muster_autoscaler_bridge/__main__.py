@@ -3,8 +3,9 @@
 import sys
 
 from muster.core.autoscaling.bridge import AutoscalerBridge
+from muster.runtime.endings import MISCONFIGURED
 from muster.runtime.process import Process
-from muster.runtime.service import MISCONFIGURED, main
+from muster.runtime.service import main
 
 SERVICE = "autoscaler-bridge"
 EXTRA = ("grpc", "google")

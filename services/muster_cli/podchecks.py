@@ -15,6 +15,7 @@ import msgspec
 from muster.model.api import LEASES, PODS, ApiResource
 from muster.model.text import counted
 from muster.ports import ApiTransport, Clock
+from muster.runtime.endings import MISCONFIGURED, RESTART, UNAVAILABLE
 from muster_cli.findings import Finding
 from muster_cli.owners import DEPLOYMENTS, OURS, items
 
@@ -28,9 +29,9 @@ RENEWED_S = 4.0
 """A lease that is held is renewed within 2 s: one that looks old is read again after this time, so that a
 wrong clock of ours makes no finding."""
 ENDS = {
-    69: "something that it needs cannot be reached",
-    75: "it only needs to be started again",
-    78: "its settings cannot work",
+    UNAVAILABLE: "something that it needs cannot be reached",
+    RESTART: "it only needs to be started again",
+    MISCONFIGURED: "its settings cannot work",
     137: "it was killed: no memory, or no answer to its probe",
 }
 """{exit code of a service: the meaning}"""

@@ -10,7 +10,7 @@ from kit.cli import Cli
 from kit.compose import Running
 from kit.simulated import cluster
 from muster.bus.server import EmbeddedServer
-from muster.runtime.service import UNAVAILABLE
+from muster.runtime.endings import UNAVAILABLE
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -26,8 +26,8 @@ from muster.events.envelope import Stored
 from muster.events.system import RulesetActivated
 from muster.fakecluster.world import SimCluster
 from muster.model import api
+from muster.runtime.endings import MISCONFIGURED, UNAVAILABLE
 from muster.runtime.runners.activating import SURE_S
-from muster.runtime.service import MISCONFIGURED, UNAVAILABLE
 from muster_cli.exits import VIOLATED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

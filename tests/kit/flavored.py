@@ -92,6 +92,10 @@ class Types(Scene):
         mine = [event for event in self.bench.happened(QuotaReserved) if event.ref.key == name]
         return " ".join("+".join(names) for names in mine[-1].flavors.values()) if mine else ""
 
+    def on_each(self, queue: str, *names: str) -> list[str]:
+        """The same of some jobs of a queue."""
+        return [self.on(f"{queue}/{name}") for name in names]
+
     def charged(self, name: str) -> dict[str, int]:
         """{resource or flavor: GPUs} that a job is charged with now."""
         ledger = self.bench.states["quota_accountant"].ledger

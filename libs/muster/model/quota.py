@@ -59,11 +59,6 @@ def of_flavor(resource: str, flavor: str) -> str:
     return f"{resource}@{flavor}"
 
 
-def total_of(resource: str) -> str:
-    """The name of a resource without a flavor."""
-    return resource.partition("@")[0]
-
-
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """A node of an accepted tree.
 
@@ -218,6 +213,14 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """{label nvidia.com/gpu.product: MiB of its largest GPU}, where the GPUs of the nodes differ."""
     flavors: tuple[Flavor, ...] = ()
     """The types of nodes that the tree tells apart, in order: amounts of ``resource@flavor`` beside the total."""
+
+    @property
+    def flavor_groups(self) -> dict[tuple[str, ...], dict[str, Flavor]]:
+        """{resources: {name: flavor}} of the flavors that are alternatives to each other, in order."""
+        groups: dict[tuple[str, ...], dict[str, Flavor]] = {}
+        for flavor in self.flavors:
+            groups.setdefault(flavor.resources, {})[flavor.name] = flavor
+        return groups
 
     @property
     def gpus(self) -> Gpus:

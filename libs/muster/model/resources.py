@@ -40,10 +40,15 @@ class QuantityError(ProblemError):
     """A text is not a Kubernetes quantity, or names more than :data:`MAX_AMOUNT`."""
 
 
+def total_of(resource: str) -> str:
+    """The name of a resource without a flavor."""
+    return resource.partition("@")[0]
+
+
 @lru_cache(maxsize=4096)
 def in_bytes(resource: str) -> bool:
     """Whether the resource is counted in bytes; all others are counted in thousandths. A flavor changes nothing."""
-    resource = resource.partition("@")[0]
+    resource = total_of(resource)
     return (
         resource in ("memory", "storage", "ephemeral-storage")
         or resource.startswith("hugepages-")

@@ -25,6 +25,12 @@ from muster.runtime.connecting import connect_bus
 
 ENDED = "ended"
 """Below it in the state bucket: one key for each user."""
+RESTART = 75
+"""Exit code: nothing is wrong with the configuration, start me again (another log, a hole in the log)."""
+UNAVAILABLE = 69
+"""Exit code: something this process needs cannot be reached."""
+MISCONFIGURED = 78
+"""Exit code: the configuration cannot work as it is."""
 LASTED_S = 10.0
 """A process that has been ready for so long does not end as the one before did."""
 UNREADY_S = 4.0

@@ -34,7 +34,7 @@ from muster.ports import (
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus
-from muster.runtime.endings import tell_lacks, write_ending
+from muster.runtime.endings import MISCONFIGURED, RESTART, UNAVAILABLE, tell_lacks, write_ending
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import user_of
 from muster.runtime.logopening import LogOpening
@@ -47,12 +47,6 @@ from muster.runtime.runners.shared import SharedLog
 from muster.telemetry import logs
 from muster.telemetry.metrics import Metrics
 
-RESTART = 75
-"""Exit code: nothing is wrong with the configuration, start me again (another log, a hole in the log)."""
-UNAVAILABLE = 69
-"""Exit code: something this process needs cannot be reached."""
-MISCONFIGURED = 78
-"""Exit code: the configuration cannot work as it is."""
 STARTING = "not connected to NATS and the log yet"
 
 COLLECT_AFTER = 20_000

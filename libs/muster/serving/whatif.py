@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from muster.core.queueing.queues import Queues
-from muster.core.quota.trees.treesource import as_written, flavors_written, read_tree
+from muster.core.quota.trees.rules import flavors_written
+from muster.core.quota.trees.treesource import as_written, read_tree
 from muster.events.facts import QuotaTreeObserved
 from muster.model.problem import FieldProblem
 from muster.model.quota import QuotaTree
@@ -127,7 +128,7 @@ def _accepted(before: Queues, after: Queues) -> None:
 
 def _broken(tree: QuotaTree) -> list[FieldProblem]:
     rules = {"runtime": str(tree.rules.runtime)} if tree.rules.runtime else {}
-    rules |= {"flavors": flavors_written(tree)} if tree.flavors else {}
+    rules |= {"flavors": flavors_written(tree.flavors)} if tree.flavors else {}
     object_ = QuotaTreeObserved(ref=tree.ref, rv=0, created=0, root=as_written(tree), rules=rules)
     return read_tree(object_)[1]
 

@@ -11,7 +11,7 @@ import pytest
 
 from kit.compose import REPOSITORY
 from muster.core.cell.deciders import DECIDERS
-from muster.runtime.service import MISCONFIGURED
+from muster.runtime.endings import MISCONFIGURED
 
 BRIDGE = "muster_autoscaler_bridge"
 OTHERS = sorted({path.parent.name for path in Path(REPOSITORY, "services").glob("muster_*/__main__.py")} - {BRIDGE})

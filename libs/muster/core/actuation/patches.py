@@ -187,7 +187,12 @@ def annotate(values: Mapping[str, str], *, annotated: bool) -> list[Op]:
 
 def pointer(annotation: str, metadata: str = "/metadata") -> str:
     """JSON pointer of an annotation."""
-    return f"{metadata}/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
+    return f"{metadata}/annotations/{_step(annotation)}"
+
+
+def _step(key: str) -> str:
+    """A key as a step of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 class _Cluster(Struct, frozen=True):
@@ -458,10 +463,6 @@ def _on_nodes(template: Template, nodes: FlavorNodes | None) -> list[Op]:
     else:
         ops += [{"op": "add", "path": f"{at}/tolerations/-", "value": given} for given in tolerations]
     return ops
-
-
-def _step(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _toleration(given: Toleration) -> dict[str, str]:

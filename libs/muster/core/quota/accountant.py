@@ -6,7 +6,7 @@ ancestor. Usage passes a limit only after a later fact lowered the limit, or aft
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
@@ -156,8 +156,9 @@ class QuotaAccountant(Stage[AccountantState]):
         served = yield from self._noted(state, self._adoptions(state, scratch))
         if over or served or awaited or (yield from self._noted(state, podasks.answers(state, scratch))):
             return
-        yield from self._answers(state, scratch)
-        yield from growth.answers(state, scratch)
+        asked = growth.asking(state)
+        yield from self._answers(state, scratch, asked)
+        yield from growth.answers(state, scratch, asked)
 
     @staticmethod
     def _awaited(state: AccountantState, decisions: Iterable[Decision]) -> Generator[Decision, None, bool]:
@@ -242,7 +243,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 named=quota_name(workload.labels),
             )
 
-    def _answers(self, state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+    def _answers(self, state: AccountantState, scratch: Scratch, asked: Sequence[growth.Asked]) -> Iterator[Decision]:
         """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
 
         A refused job that is owed its room keeps this room from all jobs of the commit that are owed less: its claim
@@ -254,7 +255,7 @@ class QuotaAccountant(Stage[AccountantState]):
         for plan in state.plans.values():
             if plan.proposed.kind == "guarantee":
                 tried.note(state.ledger, plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
-        for ref, queue, demand in growth.owed(state) if state.proposals else ():
+        for ref, queue, demand in growth.owed(state, asked) if state.proposals else ():
             waits.note(state.ledger, ref, queue, demand)
         for proposal in _owed_first(state):
             if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):

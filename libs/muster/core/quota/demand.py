@@ -382,8 +382,7 @@ def _options(
 ) -> tuple[tuple[str, ...], ...]:
     """The flavors that pods may use, one of each group of resources that the pods ask for; the best first."""
     groups = []
-    for resources in dict.fromkeys(flavor.resources for flavor in tree.flavors):
-        group = {flavor.name: flavor for flavor in tree.flavors if flavor.resources == resources}
+    for resources, group in tree.flavor_groups.items():
         if any(request.get(name) for name in resources):
             fitting = [name for name in order if name in group and suits(group[name], group.values(), rules)]
             groups += [fitting] if fitting else []
@@ -413,8 +412,9 @@ def misfit(flavor: Flavor, beside: Iterable[Flavor], rules: PodRules) -> Misfit 
 def misfits(tree: QuotaTree, workload: Workload) -> dict[str, Misfit]:
     """{flavor: why no pod set of a workload that asks for its resources could run there}, in the order of the tree."""
     by_flavor: dict[str, Misfit] = {}
+    groups = tree.flavor_groups
     for flavor in tree.flavors:
-        group = [other for other in tree.flavors if other.resources == flavor.resources]
+        group = groups[flavor.resources].values()
         asking = [pods for pods in workload.pod_sets if any(pods.request.get(name) for name in flavor.resources)]
         whys = [misfit(flavor, group, pods.rules) for pods in asking]
         if whys and (first := whys[0]) is not None and None not in whys:
@@ -441,8 +441,7 @@ def _by_flavor(
     if tree is None or not tree.flavors or not flavors:
         return request
     parts: Vector = {}
-    for resources in dict.fromkeys(flavor.resources for flavor in tree.flavors):
-        group = [flavor.name for flavor in tree.flavors if flavor.resources == resources]
+    for resources, group in tree.flavor_groups.items():
         for name in resources:
             whole, amounts = request.get(name, 0), Vector()
             for pods in workload.pod_sets:

@@ -56,7 +56,7 @@ def test_one_flavor_admits_up_to_its_quota_of_each_resource() -> None:
     scene.asks("cq/memory", {"cpu": 1, "memory": "7Gi"})
     scene.asks("cq/cpu", {"cpu": 5, "memory": "1Gi"})
     scene.asks("cq/both", {"cpu": 4, "memory": "6Gi"})
-    assert [scene.on(f"cq/{name}") for name in ("one", "memory", "cpu", "both")] == [
+    assert scene.on_each("cq", "one", "memory", "cpu", "both") == [
         "default-flavor",
         "",
         "",
@@ -78,7 +78,7 @@ def test_the_first_flavor_of_the_list_with_unused_quota_is_assigned() -> None:
     for name in ("one", "two", "three"):
         scene.asks(f"cq/{name}", {"cpu": 9})
     scene.asks("cq/four", {"cpu": 1})
-    assert [scene.on(f"cq/{name}") for name in ("one", "two", "three", "four")] == [
+    assert scene.on_each("cq", "one", "two", "three", "four") == [
         "spot",
         "on-demand",
         "on-demand",
@@ -103,7 +103,7 @@ def test_groups_are_assigned_independently() -> None:
     scene.asks("cq/one", {"cpu": 2, "gpu": 10})
     scene.asks("cq/two", {"cpu": 2, "gpu": 10})
     scene.asks("cq/three", {"cpu": 2, "gpu": 1})
-    assert [scene.on(f"cq/{name}") for name in ("one", "two", "three")] == ["spot+vendor1", "spot+vendor2", ""]
+    assert scene.on_each("cq", "one", "two", "three") == ["spot+vendor1", "spot+vendor2", ""]
 
 
 def test_each_pod_set_is_assigned_by_itself() -> None:

@@ -8,7 +8,7 @@ room. A piece within a guarantee claims this room (``quota/rayclaims.py``). Prop
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -134,6 +134,10 @@ def gate_written(state: AccountantState, at: Position, event: EffectApplied | Ef
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
+Asked = tuple[Entry, OpenGrowth]
+"""(the charge of a cluster, the growth that it asks for)"""
+
+
 def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
     """Unused grants, once ``maxReplicas`` is lowered and the workers to be removed are gone."""
     for uid, given in state.returns.items():
@@ -162,11 +166,9 @@ def _lives(state: AccountantState, given: Return) -> bool:
     return any(pod.uid in state.presence.pod_owner for pods in given.ordered.workers.values() for pod in pods)
 
 
-def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """The grants for requested growth; the highest priority first, among equals the first request."""
-    for entry, growth in sorted(
-        _asking(state), key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)
-    ):
+def answers(state: AccountantState, scratch: Scratch, asked: Sequence[Asked]) -> Iterator[Decision]:
+    """The grants for the growth of ``asking``; the highest priority first, among equals the first request."""
+    for entry, growth in sorted(asked, key=lambda pair: (-state.priorities.get(pair[0].ref.uid, 0), pair[1].cause)):
         added, refusals = _fitting(state, entry, growth, scratch)
         if added:
             common = _recharge(state, entry, added, growth.asked.each, growth.asked.start)
@@ -182,11 +184,11 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
             yield _denial(entry, growth, refusals)
 
 
-def owed(state: AccountantState) -> Iterator[tuple[Ref, str, Demand]]:
-    """(cluster, queue, charge) of the growth to be answered: of each piece the first alternative that a guarantee
+def owed(state: AccountantState, asked: Sequence[Asked]) -> Iterator[tuple[Ref, str, Demand]]:
+    """(cluster, queue, charge) of the growth of ``asking``: of each piece the first alternative that a guarantee
     covers, as many times as covered.
     """
-    for entry, growth in _asking(state):
+    for entry, growth in asked:
         tree = state.ledger.tree_of(entry.queue)
         if tree is None:
             continue
@@ -206,7 +208,7 @@ def _covered(given: Basis, queue: str, one: Demand, most: int) -> int:
     return bisect_left(range(1, most + 1), True, key=lambda count: not given.owed_at(queue, times(one, count)))
 
 
-def _asking(state: AccountantState) -> list[tuple[Entry, OpenGrowth]]:
+def asking(state: AccountantState) -> list[Asked]:
     """The growth to be answered now."""
     room = _Room(state)
     return [

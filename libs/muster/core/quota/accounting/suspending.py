@@ -23,8 +23,7 @@ from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import total_of
-from muster.model.resources import Vector, add_into, beyond, lowest, positive
+from muster.model.resources import Vector, add_into, beyond, lowest, positive, total_of
 from muster.model.workload import together
 
 Why = Literal["running_timeout", "no_pods", "unschedulable", "stale_gang"]

@@ -7,7 +7,7 @@ annotation is checked. An unreadable annotation refuses the tree, like a broken 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -170,6 +170,12 @@ def read_flavors(text: str) -> tuple[Flavor, ...]:
         Flavor(one.name, one.nodeLabels, _hard(one.nodeTaints), one.tolerations, tuple(sorted(one.resources)))
         for one in raw
     )
+
+
+def flavors_written(flavors: Iterable[Flavor]) -> str:
+    """The annotation with these flavors, as ``read_flavors`` reads it; empty without any."""
+    raw = [_RawFlavor(one.name, one.labels, one.taints, one.tolerations, one.resources) for one in flavors]
+    return msgspec.json.encode(raw).decode() if raw else ""
 
 
 def _hard(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:

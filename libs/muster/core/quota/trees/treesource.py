@@ -86,21 +86,6 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     return tree, violations
 
 
-def flavors_written(tree: QuotaTree) -> str:
-    """The annotation with the flavors of a tree; empty without any."""
-    rows = [
-        {
-            "name": one.name,
-            "nodeLabels": one.labels,
-            "nodeTaints": one.taints,
-            "tolerations": one.tolerations,
-            "resources": one.resources,
-        }
-        for one in tree.flavors
-    ]
-    return msgspec.json.encode(rows).decode() if rows else ""
-
-
 def as_written(tree: QuotaTree) -> TreeNodeSpec:
     """The tree as an object would have it: what is supposed of a tree in force passes :func:`read_tree` again."""
     nodes = {node.path: node for node in tree.nodes}
