@@ -13,7 +13,7 @@ from kit.waiting import until
 from muster.bus import reader
 from muster.bus.cell import open_log
 from muster.bus.connection import Connection, connect
-from muster.bus.errors import BusError, ClosedError
+from muster.bus.errors import BusError, ClosedError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.reader import PULL
@@ -119,6 +119,34 @@ async def test_a_silent_connection_is_noticed_and_read_anew(far: Far) -> None:
     far.proxy.answers = None
     await until(lambda: follower.whole(seq))
     assert far.connection.epoch == 1
+    await follower.stop()
+
+
+class Absent(JetStream):
+    """Three servers, of which one has no copy: a consumer that is given to it is never made, and nobody answers."""
+
+    def __init__(self, connection: Connection, given: int) -> None:
+        super().__init__(connection)
+        self.given = given
+        self.names: set[str] = set()
+
+    async def create_consumer(self, stream: str, name: str, after: int, **options: Any) -> str:
+        if len(self.names) < self.given:
+            self.names.add(name)
+        if name in self.names:
+            try:
+                async with asyncio.timeout(options["timeout_s"] or self.timeout_s):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                raise UnansweredError(name) from None
+        return await super().create_consumer(stream, name, after, **options)
+
+
+async def test_consumers_that_are_never_made_hold_nobody_for_long(far: Far) -> None:
+    """Three in a row: one start in thirty. A rolling restart waits 60 s for a process."""
+    seq = await fill(far.direct, 0, 10)
+    follower = Follower(JetStreamLog(Absent(far.connection, 3), far.direct.identity))
+    await until(lambda: follower.whole(seq), timeout_s=20.0)
     await follower.stop()
 
 

@@ -43,6 +43,9 @@ GAPS = 10
 which may be damaged alone.
 """
 
+CREATED_S = 16.0
+"""How long a request for a consumer waits for its answer."""
+
 QUIET_S = 2.0
 """How often a reader that gets nothing asks why."""
 
@@ -187,43 +190,48 @@ class StreamReader:
             )
         await self._drop_consumer()
         backoff = GrowingPause()
-        # On a large stream it takes a while, while a request that met no leader is not answered at all. Asking again
-        # for the same name finds the same consumer; one that was given to a server that has died is never made, so
-        # after two tries another one is asked for. The server removes one without requests.
-        for tried, timeout_s in enumerate(itertools.chain((2.0, 4.0, 4.0, 8.0), itertools.repeat(16.0))):
-            if tried % 2 == 0:
+        # A server without a copy of the stream, or one that has died, never answers for the consumer that it is given,
+        # and a large stream takes a while: each request is given its time, others are made meanwhile, and the first
+        # consumer that exists is read. The server removes the others, which get no requests.
+        asked: dict[asyncio.Task[str], tuple[str, int]] = {}
+        try:
+            for patience_s in itertools.chain((2.0, 2.0, 4.0, 4.0, 8.0), itertools.repeat(CREATED_S)):
+                await self._connection.wait_up()
+                epoch = self._connection.epoch
+                await self._check(self._last)
                 name = f"{self._connection.name}-{secrets.token_hex(6)}".translate(_NAME)
-            await self._connection.wait_up()
-            self._epoch = self._connection.epoch
-            await self._check(self._last)
-            try:
-                await self._create(name, timeout_s)
-            except ApiError as err:
-                if not err.passing and err.err_code != STREAM_NOT_FOUND:
-                    raise
-            except UnansweredError:
-                pass
-            else:
-                self._lost = ""
-                self._fresh = True
-                return
-            await backoff.pause()
+                asked[self._loop.create_task(self._create(name))] = (name, epoch)
+                answered, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in answered:
+                    name, epoch = asked.pop(task)
+                    if await _made(task):
+                        await self._begin(name, epoch)
+                        return
+                await backoff.pause()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _create(self, name: str, timeout_s: float) -> None:
-        inbox = self._connection.new_inbox()
-        await self._js.create_consumer(
+    async def _create(self, name: str) -> str:
+        return await self._js.create_consumer(
             self._stream,
             name,
             self._last,
             idle_s=EXPIRES_S,
             headers_only=self._headers_only,
-            timeout_s=timeout_s,
+            timeout_s=CREATED_S,
         )
-        self._consumer, self._inbox = name, inbox
+
+    async def _begin(self, name: str, epoch: int) -> None:
+        self._epoch = epoch
+        self._consumer, self._inbox = name, self._connection.new_inbox()
         self._buffer.clear()
         self._outstanding = 0
         self._heard = self._loop.time()
-        self._subscription = await self._connection.subscribe(f"{inbox}.*", self._receive)
+        self._subscription = await self._connection.subscribe(f"{self._inbox}.*", self._receive)
+        self._lost = ""
+        self._fresh = True
 
     async def _drop_consumer(self) -> None:
         if self._subscription is not None:
@@ -318,6 +326,19 @@ async def message_at(js: JetStream, stream: str, seq: int, *, patience_s: float 
     finally:
         await reader.close()
     return Message(raw.subject, raw.seq, raw.data, raw.headers or {})
+
+
+async def _made(asked: asyncio.Task[str]) -> bool:
+    """Whether the consumer exists; raises what will not pass."""
+    try:
+        await asked
+    except ApiError as err:
+        if not err.passing and err.err_code != STREAM_NOT_FOUND:
+            raise
+        return False
+    except UnansweredError:
+        return False
+    return True
 
 
 async def _unchecked(_read: int) -> None:
