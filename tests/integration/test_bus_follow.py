@@ -128,12 +128,12 @@ class Absent(JetStream):
     def __init__(self, connection: Connection, given: int) -> None:
         super().__init__(connection)
         self.given = given
-        self.names: set[str] = set()
+        self.unmade: set[str] = set()
 
     async def create_consumer(self, stream: str, name: str, after: int, **options: Any) -> str:
-        if len(self.names) < self.given:
-            self.names.add(name)
-        if name in self.names:
+        if len(self.unmade) < self.given:
+            self.unmade.add(name)
+        if name in self.unmade:
             try:
                 async with asyncio.timeout(options["timeout_s"] or self.timeout_s):
                     await asyncio.Event().wait()
