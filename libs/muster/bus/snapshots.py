@@ -85,8 +85,8 @@ class JetStreamSnapshots:
         return next((Fingerprint(pointed.seq, pointed.schema, pointed.digest) for pointed in own), None)
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
-        """See ports.Snapshots. What cannot be used is passed over with a warning, and so is any trouble with the bus
-        but the end of the connection.
+        """See ports.Snapshots. What cannot be used is passed over with a warning, what is of another generation
+        without one, and so is any trouble with the bus but the end of the connection.
         """
         try:
             pointer, _ = await self._pointer(stage, shard)
@@ -95,7 +95,7 @@ class JetStreamSnapshots:
             return
         for kept in pointer.kept[:KEPT]:
             if kept.log_id != self._identity.log_id:
-                self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is of another log ({kept.log_id}): not used")
+                # Of the generation before: each roll-over leaves some.
                 continue
             try:
                 stored = await self._objects(stage).get(kept.object, MOST_STORED)

@@ -233,7 +233,9 @@ class KubeTransport:
 
     def _unreachable(self, method: str, path: str, err: BaseException) -> ApiUnreachableError:
         cause = str(err) or type(err).__name__
-        return ApiUnreachableError(f"cannot {method} {path} at {self.target.server} ({self.target.origin}): {cause}")
+        return ApiUnreachableError(
+            f"the API server {self.target.server} ({self.target.origin}) does not answer {method} {path}: {cause}"
+        )
 
 
 async def _head(response: aiohttp.ClientResponse) -> bytes:
