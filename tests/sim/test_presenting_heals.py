@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
+
+from test_gang_starves import member
 
 from kit.elastic import kai_queue
 from kit.facts import node
@@ -15,8 +18,10 @@ from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.kube.paths import describe
 from muster.model import api
 from muster.model.api import MERGE_PATCH
+from muster.runtime.presenting.there import UNSEEN_S
 
 Obj = dict[str, Any]
+SHOWN = api.POD_GROUPS[1]
 SOON_S = 6.0
 """Within this time an object is as it should be."""
 ROOM = {"cpu": 40, "memory": "100Gi"}
@@ -266,6 +271,24 @@ def test_a_change_of_a_kai_pod_group_is_one_request() -> None:
         assert of_groups(cell) == {}
 
     run(waiting_cell(), scene)
+
+
+def test_what_is_shown_for_minutes_is_compared_again() -> None:
+    """Pod groups are compared with the gang or the workload that they show, while other work goes on."""
+
+    async def scene(cell: Cell) -> None:
+        cell.request("POST", api.KAI_QUEUES, "", body=kai_queue("a", 10))
+        cell.create(in_kai("job", cpu="30", replicas=1))
+        for index in range(3):
+            cell.request("POST", api.PODS, "default", body=member("gang", index))
+        await cell.until(lambda: bool(pod_groups(cell)), what="a PodGroup of KAI")
+        await cell.until(lambda: bool(cell.request("GET", SHOWN, "default")["items"]), what="a PodGroup of the gang")
+        for number in range(20):
+            await asyncio.sleep(UNSEEN_S / 8)
+            cell.create(small_job(f"other-{number}", namespace="ns"))
+        assert cell.starts["presenter"] == 1
+
+    run(Counted(), scene)
 
 
 def groups_shown(cell: Cell) -> str:

@@ -159,7 +159,7 @@ class Presenter(Follower[ReadState]):
         if now >= self._rechecked + UNSEEN_S:
             self._rechecked = now
             for key in self._there.unobserved(now):
-                self._touch(key, now)
+                self._touch(_shown_with(key), now)
         for key in self._in_turn([key for key, at in self._due.items() if at <= now and key not in self._busy]):
             if len(self._busy) >= MAX_IN_FLIGHT or self._writer.exhausted:
                 break
@@ -184,8 +184,7 @@ class Presenter(Follower[ReadState]):
 
     def _changed(self, key: str) -> None:
         """An object of an own watch has changed."""
-        kind, _, name = key.partition("/")
-        self._touch(f"unit/{name}" if kind == "kaigroup" else key, asyncio.get_running_loop().time())
+        self._touch(_shown_with(key), asyncio.get_running_loop().time())
         self.wake()
 
     def _follow(self, key: str, resource: ApiResource, keyed: Callable[[Mapping[str, Any]], str]) -> bool:
@@ -467,3 +466,15 @@ class Presenter(Follower[ReadState]):
         if again is not None:
             self._passing[key], self._due[key] = now, now + again
         return False
+
+
+def _shown_with(key: str) -> str:
+    """What is looked at, so that an object is compared: PodGroups are shown with their workload or gang."""
+    kind, _, name = key.partition("/")
+    match kind:
+        case "kaigroup":
+            return f"unit/{name}"
+        case "podgroup":
+            return f"gang/{name.partition('/')[2]}"
+        case _:
+            return key
