@@ -15,7 +15,7 @@ from kit.keeping import keeper_of
 from kit.nats import SMALL, commit
 from kit.snapshots import loaded
 from kit.waiting import until
-from muster.bus.cell import POINTER, open_log, open_stores, own_genesis
+from muster.bus.cell import POINTER, open_log, open_stores, own_genesis, pointer_of
 from muster.bus.connection import connect
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
@@ -24,16 +24,18 @@ from muster.bus.log import JetStreamLog
 from muster.bus.marks import MARKS, JetStreamMarks, Mark, Testimony, give_up, hear_marks
 from muster.bus.public import CE_ID, PublicPublisher
 from muster.bus.server import EmbeddedServer
+from muster.bus.vouching import Vouches
 from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.events.envelope import encode_commit, genesis_commit
 from muster.events.registry import encode
 from muster.events.system import Genesis, TimeReached
-from muster.ports import LogGoneError, LogLostError, LogSealedError
+from muster.ports import LogGoneError, LogIdentity, LogLostError, LogSealedError
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.layouts import KEEPER, LAYOUTS, SERVICES, USERS
 from muster.runtime.logkeeping.rolling import roll
+from muster.runtime.pairing import record_cluster
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import AnyLeader, Leader
 from muster.runtime.service import open_process
@@ -431,3 +433,35 @@ async def test_a_roll_over_that_founded_its_successor_before_the_loss_is_complet
     await keeper_of(scene.js, log)._look()
     after = (await open_log(scene.js, "main")).identity
     assert (after.log_id, after.first) == (rolled.after.log_id, rolled.end + 1)
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+async def test_a_pointer_that_the_servers_forgot_names_the_newest_generation_again(
+    scene: Scene, given_up: bool
+) -> None:
+    """The keeper does not wait for a word on a log that has a successor: nobody vouches for that log any more."""
+    state = KvBucket(scene.js, subjects.state_bucket("main"))
+    before = await state.get(POINTER)
+    assert before is not None
+    await record_cluster(scene.js, scene.log.identity, "uid-of-the-cluster", "https://here")
+    identity = scene.log.identity
+    for _ in range(2):
+        if given_up:
+            identity = await give_up(scene.js, identity, 1, by="the keeper")
+        else:
+            identity = (await roll(JetStreamGenerations(scene.js, "main"), clock=SystemClock())).after
+    moved = await state.get(POINTER)
+    assert moved is not None
+    await state.set(POINTER, before.value or b"", revision=moved.revision)
+    async with AsyncExitStack() as stack:
+        opening = open_process(Config(nats_url=scene.server.url, health_port=-1), "keeper", stack, keeping=True)
+        task = asyncio.create_task(opening)
+        await until(lambda: named(scene.js, identity), 20.0)
+        await Vouches(scene.js, "main").give("watcher", "watcher-1", identity)
+        await task
+    assert (await open_log(scene.js, "main")).identity == identity
+
+
+async def named(js: JetStream, identity: LogIdentity) -> bool:
+    pointer = await pointer_of(js, "main")
+    return pointer is not None and pointer.identity("main") == identity

@@ -179,6 +179,26 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
 
+async def point_on(js: JetStream, identity: LogIdentity) -> bool:
+    """Put the newest generation in force where the pointer names an earlier log that NATS has a successor of: the
+    servers forgot the last change of the pointer, or a roll-over ended before that change. Raises BusError.
+
+    The genesis of a generation is the founder's last word before the pointer, and only the founder's key writes one.
+    """
+    newest = await _newest_generation(js, identity.cell)
+    made = await _rebuilt(js, identity.cell, newest) if newest and newest > identity.generation else None
+    if made is None or made.generation <= identity.generation:
+        return False
+    if identity.log_id in {ended.log_id for ended in made.earlier}:
+        made = replace(made, imported=identity.imported)
+    state = KvBucket(js, subjects.state_bucket(identity.cell))
+    entry = await state.get(POINTER)
+    pointer = read_pointer(identity.cell, entry.value if entry is not None else None)
+    if entry is not None and pointer is not None and pointer.log_id == identity.log_id:
+        await state.set(POINTER, encode(made), revision=entry.revision)
+    return True
+
+
 FOLDERS = (
     *dict.fromkeys(seat.partition(".")[0] for seat in RIGHTS if seat != "genesis.0"),
     "readmodel",

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-from muster.bus.cell import pointer_of
+from muster.bus.cell import point_on, pointer_of
 from muster.bus.errors import ApiError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import GrowingPause, JetStream
@@ -177,6 +177,8 @@ class LogOpening:
 
     async def _succeed(self, log: JetStreamLog, *, lost: bool, whole: bool) -> bool:
         """Found the generation after a log that is lost, or sealed; False where that is not sure."""
+        if await point_on(self._js, log.identity):
+            return True
         if lost and await self._give_up(log.identity):
             return True
         if (await hear_marks(self._js, log, USERS)).agrees:
