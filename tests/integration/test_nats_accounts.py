@@ -18,12 +18,13 @@ from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
 from kit.snapshots import loaded
 from kit.waiting import until
-from muster.bus.cell import open_log, open_stores
+from muster.bus.cell import POINTER, open_log, open_stores, point_on
 from muster.bus.connection import Connection
 from muster.bus.errors import ApiError, BusError, ConnectError, ForbiddenError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.importing import import_log
 from muster.bus.jetstream import ROLLUP, JetStream
+from muster.bus.kv import KvBucket
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.marks import JetStreamMarks, Mark
@@ -204,8 +205,16 @@ async def test_an_archived_log_is_brought_back_with_the_rights_of_admin(tmp_path
 
 async def test_generations_far_from_the_first_need_no_new_permissions(server: ProductionNats) -> None:
     async with signed_in(server.config("keeper"), "keeper") as own:
+        state = KvBucket(own, subjects.state_bucket("main"))
+        first = await state.get(POINTER)
+        assert first is not None
+        before = (await open_log(own, "main")).identity
         for _ in range(12):
             rolled = await roll(JetStreamGenerations(own, "main"), clock=SystemClock())
+        moved = await state.get(POINTER)
+        assert moved is not None
+        await state.set(POINTER, first.value or b"", revision=moved.revision)
+        assert await point_on(own, before), "what the servers forgot of the pointer"
     assert rolled.after.generation == 13
     for user in ("queue_sorter", "publisher", "cli"):
         async with signed_in(server.config(user), user) as js:

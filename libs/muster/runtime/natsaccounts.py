@@ -236,6 +236,7 @@ def _opened(opening: Opening, cell: str) -> Iterator[str]:
     if opening.founds:
         yield from _founded(cell)
         yield f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"  # What was not published is not deleted.
+        yield f"{API}.STREAM.NAMES"  # The newest generation, where the servers forgot which one is in force.
     if opening.asks_servers:
         yield from REQUESTS
 
