@@ -135,6 +135,9 @@ def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: st
         grade: Grade = "note" if trouble.cause in ("behind", "nearly_full") else "bad"
         title = f"NATS server {trouble.server}" if trouble.server else "NATS servers"
         way_out = fix.format(trouble.server).replace("STREAM", trouble.stream)
+        others = sorted({other.server for other in troubles} - {"", trouble.server})
+        if trouble.cause == "absent" and others:
+            way_out = f"first what is said of {', '.join(others)}, which may lack what this server has; then {way_out}"
         findings.append(Finding(grade, title, text(trouble), way_out))
     return findings
 

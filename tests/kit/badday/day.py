@@ -75,8 +75,8 @@ class Day:
         self._grounds: set[int] = set()
         self._behind: dict[str, float] = {}
         self._away = Watched()
-        self._emptied: set[str] = set()
-        """Servers whose store was emptied, for they never got the log."""
+        self._emptied: set[tuple[str, str]] = set()
+        """Server and stream: a store that was emptied, for the server never got the log."""
 
     @property
     def played(self) -> int:
@@ -148,11 +148,13 @@ class Day:
 
     async def _no_copy(self, name: str, stream: str) -> None:
         """A server goes without the log: doctor names it, and its way out is taken once."""
-        found = [line for line in await self.doctor.ask() if name in line and "no copy of" in line]
-        if not found or name in self._emptied:
+        found = [line for line in await self.doctor.ask() if name in line and f"no copy of {stream}" in line]
+        if found and "first what is said of" in found[0]:
+            return
+        if not found or (name, stream) in self._emptied:
             self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {found}", name)
             return
-        self._emptied.add(name)
+        self._emptied.add((name, stream))
         self.say(f"emptied: {found[0][:200]}")
         server = next(server for server in self.nats.servers if server.name == name)
         async with server.container.away(signal.SIGTERM):
