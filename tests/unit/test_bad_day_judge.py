@@ -117,6 +117,19 @@ def test_a_queue_within_its_min_loses_nothing() -> None:
     assert scene.kinds() == [GROUNDLESS]
 
 
+def test_an_end_between_an_order_and_the_suspension_is_no_fault_of_the_order() -> None:
+    scene = Scene()
+    scene.job("borrows", "b", suspend=False, pods=2)
+    scene.job("own", "b", suspend=False, pods=2)
+    scene.job("own", "b", suspend=False, pods=2, over=True)
+    scene.job("borrows", "b", suspend=True, pods=2)
+    assert scene.kinds() == []
+    scene.job("borrows", "b", suspend=False, pods=2)
+    scene.pass_time(10)
+    scene.job("borrows", "b", suspend=True, pods=2)
+    assert scene.kinds() == [GROUNDLESS], "that end is long known"
+
+
 def test_a_gang_that_is_bound_in_part_is_told() -> None:
     scene = Scene()
     scene.pod("one", "b", nodeName="n")

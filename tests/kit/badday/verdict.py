@@ -26,6 +26,8 @@ UNTRUE = re.compile(r"spec was edited|another client started|beyond its grant|wa
 WAIT_S = 60.0
 PART_S = 30.0
 FOUNDED_S = 60.0
+LATE_S = 3.0
+"""How long an order takes to the API server on a busy machine."""
 CIRCLE_AGAIN, CIRCLE_S = 120, 60.0
 """So many decisions of one type about one object within so many seconds are a circle."""
 OVERUSE = "OverQuota"
@@ -107,6 +109,8 @@ class Judge:
         self.counts: Counter[str] = Counter()
         self.touched: set[str] = set()
         """Jobs that a user suspends."""
+        self.lately: defaultdict[str, deque[tuple[float, Amounts]]] = defaultdict(lambda: deque(maxlen=500))
+        """{leaf: what was let go there, at each change of a job}"""
         self.record: TextIO | None = None
         self._noted = ""
         self._say = say
@@ -232,17 +236,30 @@ class Judge:
             self.counts["ended"] += 1
             self.note(f"ended {made.key}")
         self.jobs[uid] = made
+        leaf = self.tree.leaf_of.get(made.namespace)
+        if leaf is not None:
+            self.lately[leaf.name].append((now, self._let_go(leaf)))
 
-    def _evicted(self, job: Job) -> None:
-        """Reclaim takes from those that borrow alone: a leaf that is within its min loses nothing."""
-        leaf = self.tree.leaf_of.get(job.namespace)
-        if leaf is None or job.uid in self.touched:
-            return
+    def _let_go(self, leaf: Node) -> Amounts:
+        """What the jobs of a leaf may use that run, or may run."""
         used: Amounts = {}
         for each in self.jobs.values():
             if self.tree.leaf_of.get(each.namespace) is leaf and not each.suspended and not each.over:
                 used = plus(used, each.need)
-        if not over(used, leaf.least) and not over(leaf.used, leaf.least):
+        return used
+
+    def _evicted(self, job: Job) -> None:
+        """Reclaim takes from those that borrow alone: a leaf that is within its min loses nothing. An end that came
+        between the order and the suspension was not known to who ordered.
+        """
+        leaf = self.tree.leaf_of.get(job.namespace)
+        if leaf is None or job.uid in self.touched:
+            return
+        past = self.lately[leaf.name]
+        while past and past[0][0] < self._now() - LATE_S:
+            past.popleft()
+        used = self._let_go(leaf)
+        if not any(over(known, leaf.least) for known in (used, leaf.used, *(known for _, known in past))):
             text = f"{job.key}: {leaf.name} had let go {_said(used)}, of which {_said(leaf.least)} are its own"
             self.tell(GROUNDLESS, text, f"{job.uid} {job.stops}")
 
