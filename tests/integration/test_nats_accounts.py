@@ -214,7 +214,7 @@ async def test_generations_far_from_the_first_need_no_new_permissions(server: Pr
         moved = await state.get(POINTER)
         assert moved is not None
         await state.set(POINTER, first.value or b"", revision=moved.revision)
-        assert await point_on(own, before), "what the servers forgot of the pointer"
+        assert await point_on(own, "main", before), "what the servers forgot of the pointer"
     assert rolled.after.generation == 13
     for user in ("queue_sorter", "publisher", "cli"):
         async with signed_in(server.config(user), user) as js:

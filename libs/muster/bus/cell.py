@@ -125,11 +125,9 @@ async def open_log(
             raise LogGoneError(
                 f"{lost}; restore it, or start its next generation from the state of the cluster: `{_command(cell)}`"
             )
-        newest = None if pointer else await _newest_generation(js, cell)
-        made = await _rebuilt(js, cell, newest) if newest else None
-        if made is not None:
-            await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
+        if pointer is None and await point_on(js, cell, None):
             continue
+        newest = None if pointer else await _newest_generation(js, cell)
         generation = pointer.generation + 1 if pointer else newest or 1
         parent = pointer.log_id if pointer else ""
         born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=parent, own_time=own_time)
@@ -179,23 +177,26 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
 
-async def point_on(js: JetStream, identity: LogIdentity) -> bool:
-    """Put the newest generation in force where the pointer names an earlier log that NATS has a successor of: the
-    servers forgot the last change of the pointer, or a roll-over ended before that change. Raises BusError.
+async def point_on(js: JetStream, cell: str, identity: LogIdentity | None) -> bool:
+    """Put the newest generation in force where the pointer names none, or an earlier one (``identity``): the servers
+    forgot the pointer or its last change, or a roll-over ended before that change. Raises BusError.
 
     The genesis of a generation is the founder's last word before the pointer, and only the founder's key writes one.
     """
-    newest = await _newest_generation(js, identity.cell)
-    made = await _rebuilt(js, identity.cell, newest) if newest and newest > identity.generation else None
-    if made is None or made.generation <= identity.generation:
+    newest = await _newest_generation(js, cell)
+    made = await _rebuilt(js, cell, newest) if newest else None
+    if made is None or (identity is not None and made.generation <= identity.generation):
         return False
-    if identity.log_id in {ended.log_id for ended in made.earlier}:
+    if identity is not None and identity.log_id in {ended.log_id for ended in made.earlier}:
         made = replace(made, imported=identity.imported)
-    state = KvBucket(js, subjects.state_bucket(identity.cell))
+    state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
-    pointer = read_pointer(identity.cell, entry.value if entry is not None else None)
-    if entry is not None and pointer is not None and pointer.log_id == identity.log_id:
-        await state.set(POINTER, encode(made), revision=entry.revision)
+    try:
+        pointer = read_pointer(cell, entry.value if entry is not None else None)
+    except BusError:
+        pointer = None  # Junk: as good as lost.
+    if (pointer.log_id if pointer is not None else "") == (identity.log_id if identity is not None else ""):
+        await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
     return True
 
 

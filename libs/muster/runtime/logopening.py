@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from muster.bus.cell import point_on, pointer_of
-from muster.bus.errors import ApiError
+from muster.bus.errors import ApiError, BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.log import JetStreamLog
@@ -81,6 +81,8 @@ class LogOpening:
                 return await self._whole(name, metrics, stack)
             except (LogGoneError, ApiError) as err:
                 gone = err.gone if isinstance(err, ApiError) else not isinstance(err, (LogLostError, LogSealedError))
+                if gone and self._keeping and await self._points_again():
+                    continue
                 pointer = await pointer_of(self._js, self._config.cell) if gone and self._tell is not None else None
                 if pointer is None or pointer.stream not in str(err):
                     raise
@@ -93,6 +95,15 @@ class LogOpening:
                     await self._reach(identity, name, metrics, stack)
                     await self._forgotten(identity)
             await pause.pause()
+
+    async def _points_again(self) -> bool:
+        """Whether the servers forgot which generation is in force, and the streams say so: then it is again."""
+        cell = self._config.cell
+        try:
+            known = await pointer_of(self._js, cell)
+        except BusError:
+            known = None  # Junk.
+        return known is None and await point_on(self._js, cell, None)
 
     async def _whole(self, name: str, metrics: Metrics, stack: AsyncExitStack) -> JetStreamLog:
         """The log, as :meth:`open`; raises LogGoneError or ApiError for a stream that NATS does not know."""
@@ -177,7 +188,7 @@ class LogOpening:
 
     async def _succeed(self, log: JetStreamLog, *, lost: bool, whole: bool) -> bool:
         """Found the generation after a log that is lost, or sealed; False where that is not sure."""
-        if await point_on(self._js, log.identity):
+        if await point_on(self._js, log.identity.cell, log.identity):
             return True
         if lost and await self._give_up(log.identity):
             return True
