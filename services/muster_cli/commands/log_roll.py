@@ -8,14 +8,17 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.generations import JetStreamGenerations
-from muster.bus.marks import hear_marks
+from muster.bus.jetstream import JetStream
+from muster.bus.marks import give_up, hear_marks
 from muster.bus.snapshots import JetStreamSnapshots
+from muster.events.wire import FOLDS, WIRE
 from muster.model.text import counted
+from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
 from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster_cli.console import Output
-from muster_cli.exits import FAILED, OK, VIOLATED
+from muster_cli.exits import FAILED, OK, USAGE, VIOLATED, CliError
 from muster_cli.marking import short
 from muster_cli.options import Bus
 from muster_cli.reading import connected, locate, tell_which
@@ -28,6 +31,14 @@ async def log_roll(
         Parameter(negative="", help="Only finish a roll-over that broke off; do nothing where none did."),
     ] = False,
     reason: Annotated[str, Parameter(show_default=False, help="The reason; the log records it with your name.")] = "",
+    wire: Annotated[
+        int,
+        Parameter(
+            show_default=False,
+            help="Go back: the next generation is for builds of this wire (`muster version`), and begins from the "
+            "state of the cluster. Services of this build go forward again, so give them the other image first.",
+        ),
+    ] = WIRE,
     bus: Bus | None = None,
 ) -> int:
     """Roll a log over to its next generation."""
@@ -46,6 +57,14 @@ async def log_roll(
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
+        if wire != WIRE:
+            made = await _go_back(js, identity, wire, by, short(reason))
+            out.line(
+                f"Generation {identity.generation} of cell {identity.cell} is sealed; generation {made.generation} "
+                f"(log {made.log_id}) has wire {wire} and begins from the cluster: running jobs are adopted, and "
+                "waiting jobs keep their order."
+            )
+            return OK
         done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))
     begun = "was sealed already; " if sealed else ""
     out.line(
@@ -56,3 +75,13 @@ async def log_roll(
     for seat in done.unlike:
         out.line(f"  {seat} differs from the log: the next generation begins with the state of the log.")
     return VIOLATED if done.unlike else OK
+
+
+async def _go_back(js: JetStream, identity: LogIdentity, wire: int, by: str, reason: str) -> LogIdentity:
+    """The next generation, for the builds of an earlier wire: those cannot read the states that this build folded, so
+    the generation begins from the state of the cluster. Raises CliError for a wire that is not earlier.
+    """
+    if wire not in FOLDS or wire > WIRE:
+        known = ", ".join(str(number) for number in sorted(FOLDS))
+        raise CliError(f"this build knows the wires {known}: --wire {wire} is none of these", USAGE)
+    return await give_up(js, identity, SystemClock().now(), by=by, reason=reason or f"back to wire {wire}", wire=wire)
