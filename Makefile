@@ -107,7 +107,7 @@ nightly: controlplane  ## what is only long: each await point, an hour of a bad 
 	$(MAKE) --no-print-directory attack
 
 compat: $(READY)  ## earlier builds, from the history: their logs go on under this build, and back
-	$(PYTEST) --durations=0 -m "nightly or not nightly" tests/integration/test_older_builds.py tests/e2e/test_earlier_builds.py
+	MUSTER_TEST_EXAMPLES=deep $(PYTEST) --durations=0 tests/integration/test_older_builds.py tests/e2e/test_earlier_builds.py
 
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build

@@ -17,7 +17,7 @@ from muster.events.wire import WIRE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(900)]
 
-STILL = ("--headless", "--no-jobs", "--speed", "0.01", "--duration")
+STILL = ("--story", "teams", "--headless", "--no-jobs", "--speed", "0.01", "--duration")
 
 
 class Demo:
@@ -55,7 +55,7 @@ ASKED = (("ls",), ("queue", "tree"))
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.commit)
 async def test_to_this_build_and_back(build: Build, tmp_path: Path) -> None:
     demo = Demo(tmp_path)
-    await demo.muster(build, "up", "--headless", "--duration", "14", "--speed", "3", "--seed", "7")
+    await demo.muster(build, "up", "--headless", "--duration", "14", "--speed", "3", "--seed", "7", "--story", "teams")
     before = await demo.standing(build)
     assert before.running
     assert before.order

@@ -6,6 +6,7 @@ build says of the generation that it begins with their states. `make compat` run
 
 import asyncio
 import json
+import shlex
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,19 +15,28 @@ import pytest
 from msgspec.structs import replace
 
 from kit.cli import Cli
+from kit.compose import REPOSITORY
 from kit.nats import SMALL
 from kit.older import BUILDS, TOO_OLD, Build, Standing
+from kit.pages import blocks, lines
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores, own_genesis
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body
 from muster.bus.server import EmbeddedServer
 from muster.events.subjects import log_stream
 from muster.events.wire import WIRE
+from muster.ports import RollError
+from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
+from muster.runtime.logkeeping import rolling
 from muster.runtime.logkeeping.logfile import read_log
+from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.service import open_process
+
+UPGRADE = REPOSITORY / "docs" / "howto" / "upgrade.md"
 
 
 def bodies(path: Path) -> list[Body]:
@@ -58,7 +68,7 @@ async def test_an_upgrade_keeps_order_charges_and_running_jobs(
     old = log_stream(cell, 1)
     begun = await js.info(old)
     assert begun is not None
-    config, waits = Config(nats_url=nats_server.url, cell=cell, health_port=-1), []
+    config, waits = Config(nats_url=nats_server.url, cell=cell, health_port=-1), list[str]()
     async with AsyncExitStack() as stack:
         sorter = asyncio.ensure_future(open_process(config, "queue-sorter", stack, tell=waits.append))
         await until(lambda: bool(waits), what="the sorter to wait for the keeper")
@@ -90,14 +100,32 @@ async def test_going_back_begins_a_generation_that_the_earlier_build_appends_to(
     refused = await cli.run("log", "roll", "--wire", str(WIRE + 1), *where)
     assert refused.code != 0
     assert f"this build knows the wires 0, 1, {WIRE}: --wire {WIRE + 1} is none of these" in refused.err
-    told = (await cli.run("log", "roll", "--wire", "1", "--reason", "the new build is slow", *where)).ok()
+    [command] = [line for block in blocks(UPGRADE) for line in lines(block) if "--wire" in line]
+    told = (await cli.run(*shlex.split(command)[1:], *where)).ok()
     assert "has wire 1 and begins from the cluster" in told.out
     genesis = await own_genesis(js, cell, 2, 1)
     assert genesis is not None
-    assert (genesis.wire, genesis.reason, genesis.state) == (1, "the new build is slow", "")
+    assert (genesis.wire, genesis.reason, genesis.state) == (1, "back to the version before", "")
     sealed = await js.info(log_stream(cell, 1))
     assert sealed is not None
     assert sealed.config["sealed"]
+
+
+async def test_where_no_state_can_be_read_the_next_generation_begins_from_the_cluster(
+    cli: Cli, js: JetStream, cell: str, nats_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await open_stores(js, cell, create=True, limits=SMALL)
+    await open_log(js, cell, create=True, limits=SMALL)
+    generations = JetStreamGenerations(js, cell)
+    await roll(generations, clock=SystemClock())
+    await js.delete(log_stream(cell, 1))
+    with monkeypatch.context() as other, pytest.raises(RollError, match="muster log roll --from-cluster"):
+        other.setattr(rolling, "state_schema", lambda _kind: "another")
+        await roll(generations, clock=SystemClock())
+    (await cli.run("log", "roll", "--from-cluster", "--url", nats_server.url, "--cell", cell)).ok()
+    genesis = await own_genesis(js, cell, 3, 1)
+    assert genesis is not None
+    assert (genesis.wire, genesis.state) == (WIRE, "")
 
 
 async def test_a_log_that_is_older_is_refused_by_the_commit_that_reads_it(

@@ -36,9 +36,17 @@ async def log_roll(
         Parameter(
             show_default=False,
             help="Go back: the next generation is for builds of this wire (`muster version`), and begins from the "
-            "state of the cluster. Services of this build go forward again, so give them the other image first.",
+            "cluster. Services of this build go forward again, so give them the other image first.",
         ),
     ] = WIRE,
+    from_cluster: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Begin the next generation from the state of the cluster, where this build cannot read the states "
+            "that the log begins with: running jobs are adopted, and waiting jobs keep their order.",
+        ),
+    ] = False,
     bus: Bus | None = None,
 ) -> int:
     """Roll a log over to its next generation."""
@@ -57,8 +65,8 @@ async def log_roll(
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
-        if wire != WIRE:
-            made = await _go_back(js, identity, wire, by, short(reason))
+        if from_cluster or wire != WIRE:
+            made = await _from_cluster(js, identity, wire, by, short(reason))
             out.line(
                 f"Generation {identity.generation} of cell {identity.cell} is sealed; generation {made.generation} "
                 f"(log {made.log_id}) has wire {wire} and begins from the cluster: running jobs are adopted, and "
@@ -77,11 +85,13 @@ async def log_roll(
     return VIOLATED if done.unlike else OK
 
 
-async def _go_back(js: JetStream, identity: LogIdentity, wire: int, by: str, reason: str) -> LogIdentity:
-    """The next generation, for the builds of an earlier wire: those cannot read the states that this build folded, so
-    the generation begins from the state of the cluster. Raises CliError for a wire that is not earlier.
+async def _from_cluster(js: JetStream, identity: LogIdentity, wire: int, by: str, reason: str) -> LogIdentity:
+    """The next generation, from the state of the cluster; builds of an earlier wire cannot read the states that this
+    build folds. Raises CliError for a wire that this build does not know.
     """
     if wire not in FOLDS or wire > WIRE:
         known = ", ".join(str(number) for number in sorted(FOLDS))
         raise CliError(f"this build knows the wires {known}: --wire {wire} is none of these", USAGE)
-    return await give_up(js, identity, SystemClock().now(), by=by, reason=reason or f"back to wire {wire}", wire=wire)
+    return await give_up(
+        js, identity, SystemClock().now(), by=by, reason=reason or f"from the cluster, for wire {wire}", wire=wire
+    )
