@@ -237,7 +237,7 @@ async def found_generation(
 ) -> Genesis:
     """Create a generation and its first commit, or find the work of another founder.
 
-    ``first``: the first sequence; ``prefix``: hash of the earlier log; ``wire``: of the builds that append to it.
+    ``first``: the first sequence; ``prefix``: hash of the earlier log; ``wire``: of the builds that append there.
     """
     genesis = replace(genesis, build=muster.__version__, wire=wire)
     generation = genesis.generation
