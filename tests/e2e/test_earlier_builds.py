@@ -32,6 +32,12 @@ class Demo:
         env = build.env() if build is not None else {}
         return (await self.cli.run(*words, "--data", str(self.data), **env)).ok().out
 
+    async def lives(self, build: Build | None, seconds: str) -> None:
+        """A build runs for a while, and admits nothing: what runs was admitted before, and the rest has no room."""
+        env = build.env() if build is not None else {}
+        ended = await self.cli.run("up", *STILL, seconds, "--data", str(self.data), **env)
+        assert ", 0 admitted" in ended.out, f"{ended.out}\n{ended.err}"
+
     async def standing(self, build: Build | None, at: str = "") -> Standing:
         when = ("--at", at) if at else ()
         jobs, tree = [json.loads(await self.muster(build, *words, *when, "-o", "json")) for words in ASKED]
@@ -68,7 +74,7 @@ async def test_to_this_build_and_back(build: Build, tmp_path: Path) -> None:
     before = await demo.standing(build)
     assert before.running
     assert before.order
-    await demo.muster(None, "up", *STILL, "5")
+    await demo.lives(None, "5")
     first, second = await demo.born()
     assert (first.get("wire", 0), second["wire"]) == (build.wire, WIRE)
     assert second["reason"].startswith(f"generation 1 has wire {build.wire}")
@@ -84,10 +90,10 @@ async def test_to_this_build_and_back(build: Build, tmp_path: Path) -> None:
     assert "run build" in refused.err + refused.out
     assert (await demo.standing(None)).end == after.end, "nothing was written"
     await demo.go_back(build.wire)
-    await demo.muster(build, "up", *STILL, "8")
+    await demo.lives(build, "8")
     back = await demo.standing(build)
     assert steady(back) == steady(before)
     # And forward again, from states of its own.
-    await demo.muster(None, "up", *STILL, "5")
+    await demo.lives(None, "5")
     again = await demo.standing(None)
     assert steady(again) == steady(before)
