@@ -106,6 +106,9 @@ nightly: controlplane  ## what is only long: each await point, an hour of a bad 
 	$(MAKE) --no-print-directory chaos MINUTES=$(or $(MINUTES),60)
 	$(MAKE) --no-print-directory attack
 
+compat: $(READY)  ## earlier builds, from the history: their logs go on under this build, and back
+	MUSTER_TEST_EXAMPLES=deep $(PYTEST) --durations=0 tests/integration/test_older_builds.py tests/e2e/test_earlier_builds.py
+
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
 
@@ -177,4 +180,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly compat controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom

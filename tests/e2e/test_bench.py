@@ -1,6 +1,7 @@
 """`make bench` runs and writes its page: with tiny numbers, since figures are for a quiet machine."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -88,3 +89,25 @@ async def test_every_bench_runs_and_is_on_the_page(control_plane_binaries: Binar
     assert [line for line in again.splitlines() if "Kueue" in line] == [
         line for line in text.splitlines() if "Kueue" in line
     ]
+
+
+CROWD = """
+import asyncio, bench_crowd, json
+table = asyncio.run(bench_crowd.measure(10_000, 1_000, 2_000, 200, 8, lambda _: None))
+print(json.dumps(table.rounds[0]))
+"""
+
+
+async def test_beside_a_crowd_a_reader_waits_at_most_three_times_as_long_and_memory_is_bounded() -> None:
+    paths = os.pathsep.join(str(REPOSITORY / "tests" / name) for name in ("", "perf"))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CROWD, env={**os.environ, "PYTHONPATH": paths}, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    figures = json.loads(out)
+    for name in ("jobs", "position"):
+        alone, beside = (figures[f"{name}, ms, 99 %, {where}"] for where in ("alone", "beside the crowd"))
+        assert beside <= 3 * max(alone, 5.0), figures
+    assert figures["memory that the crowd takes, MiB"] < 128, figures
+    assert figures["messages of a stream a second, beside the crowd"] > 0.1, figures

@@ -7,7 +7,9 @@ import asyncio
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,17 +18,18 @@ import pytest_asyncio
 
 from kit.nats import SMALL, commit
 from kit.production import FILES, Keys, ProductionNats
+from muster.audit.judge import RIGHTS
 from muster.bus.cell import POINTER, budgeted, open_log, open_stores
 from muster.bus.connection import no_responders
-from muster.bus.errors import ApiError, UnansweredError
+from muster.bus.errors import ApiError, BusError, UnansweredError
 from muster.bus.fills import reserves
 from muster.bus.jetstream import JetStream, decode_ack
-from muster.bus.lease import JetStreamLease
+from muster.bus.lease import LEASE_S, JetStreamLease
 from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import BUDGETS, Limits
 from muster.events import subjects
-from muster.ports import Snapshot
+from muster.ports import FencedError, Snapshot
 from muster.runtime.connecting import connect_bus
 from muster.runtime.layouts import SERVICES
 from muster.runtime.natsaccounts import API, User, muster_users
@@ -58,6 +61,8 @@ class Took(NamedTuple):
     full: set[str]
     emptied: set[str]
     consumers: int
+    own: list[str]
+    """What its own service cannot do then."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -81,26 +86,49 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
             await connection.close()
 
 
-async def works(world: World, service: str, number: int) -> None:
-    """A service does what it does all the time: appends, holds its lease, keeps a snapshot, and says how far it is."""
-    js = world.services[service]
+async def works(world: World, service: str, number: int) -> list[str]:
+    """A service does what it does all the time: appends, holds its lease, keeps a snapshot, and says how far it is.
+
+    The parts that fail are named.
+    """
+    js, failed = world.services[service], list[str]()
     log = await open_log(js, "main")
     for opened in openings(service).values():
         shard = "nodes" if "watcher" in (opened.appends, opened.keeps) else "0"
         if opened.appends:
             last = await log.last(opened.appends, shard)
-            await log.append(commit(number, stage=opened.appends, shard=shard), expected=last)
+            with failing(failed, "appends"):
+                await log.append(commit(number, stage=opened.appends, shard=shard), expected=last)
         if opened.lease:
             lease = JetStreamLease(js, log.identity, opened.lease, shard, f"{service}-{number}")
-            assert await lease.acquire(), (service, opened.lease)
-            await lease.release()
+            with failing(failed, "lease"):
+                assert await lease.acquire()
+                await lease.release()
         if opened.keeps:
-            told: list[str] = []
-            snapshots = JetStreamSnapshots(js, log.identity, warn=told.append)
+            snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
             end = await log.end()
             kept = Snapshot(log.identity.log_id, opened.keeps, shard, end, "schema", secrets.token_bytes(100_000))
-            assert await snapshots.save(kept), told
-    await JetStreamMarks(js, "main").put(log, service, Mark(log.identity.log_id, 1, "00"))
+            with failing(failed, "snapshots"):
+                assert await snapshots.save(kept)
+    with failing(failed, "mark"):
+        await JetStreamMarks(js, "main").put(log, service, Mark(log.identity.log_id, 1, "00"))
+    return failed
+
+
+async def left_out(world: World, service: str, number: int) -> list[str]:
+    """What the service of the key that attacked cannot do, once a lease that the key wrote over has run out."""
+    failed, ends = ["all"], time.monotonic() + LEASE_S + 5.0
+    while failed and time.monotonic() < ends:
+        failed = await works(world, service, number)
+    return failed
+
+
+@contextmanager
+def failing(failed: list[str], part: str) -> Iterator[None]:
+    try:
+        yield
+    except (BusError, UnansweredError, FencedError, AssertionError):
+        failed.append(part)
 
 
 def random_tokens(subject: str) -> str:
@@ -151,11 +179,42 @@ async def attack(world: World, user: User) -> Took:
             info = await world.admin.info(stream)
             if info is not None and not info.state.messages:
                 emptied.add(stream)
+    await say_everything(world, js, user)
     consumers = await make_consumers(js, user)
-    asked = [await connection.send(f"{API}.STREAM.INFO.{LOG}", b"") for _ in range(REQUESTS)]
+    all_subjects = b'{"subjects_filter": ">", "deleted_details": true}'
+    asked = [await connection.send(f"{API}.STREAM.INFO.{LOG}", all_subjects) for _ in range(REQUESTS)]
     await asyncio.gather(*asked)
     await connection.close()
-    return Took(grew, full, emptied, consumers)
+    return Took(grew, full, emptied, consumers, [])
+
+
+async def say_everything(world: World, js: JetStream, user: User) -> None:
+    """Send with each header that a server acts on: nothing of another is emptied, replaced or written by it."""
+    own = {stream: subject for subject in user.publish if subject not in TRUSTED and (stream := stream_of(subject))}
+    theirs = await said_by_others(world, user)
+    target = next(subject for subject in theirs if subject.startswith("muster.log."))
+    names = [config["name"] for config in budgeted("main", 1, SMALL)]
+    held = {name: info for name in names if (info := await world.admin.info(name, checks=1)) is not None}
+    for subject in own.values():
+        for headers in HEADERS:
+            made = {name: value.replace("TARGET", target) for name, value in headers.items()}
+            with suppress(UnansweredError):
+                await js.publish(random_tokens(subject.replace(".*.", ".1.", 1)), b"{}", made, timeout_s=2.0)
+    assert await said_by_others(world, user) == theirs
+    for stream, info in held.items():
+        now = await world.admin.info(stream)
+        assert now is not None
+        assert now.config == info.config, stream
+        if stream not in own and not info.config.get("max_age"):
+            assert now.state.messages >= info.state.messages, (user.name, stream)
+
+
+async def said_by_others(world: World, user: User) -> dict[str, Any]:
+    """{subject: last message} of marks and seats that are not this user's."""
+    state = subjects.state_bucket("main")
+    places = {f"$KV.{state}.mark.{service}": f"KV_{state}" for service in SERVICES if service != user.name}
+    seats = {subjects.log_subject("main", 1, stage, "0"): LOG for stage in SAMPLES if stage != user.name}
+    return {subject: await world.admin.last(stream, subject) for subject, stream in (places | seats).items()}
 
 
 async def make_consumers(js: JetStream, user: User) -> int:
@@ -170,6 +229,24 @@ async def make_consumers(js: JetStream, user: User) -> int:
             break
         made += 1
     return made
+
+
+SAMPLES = ("quota_accountant", "gang_admitter")
+HEADERS: tuple[dict[str, str], ...] = (
+    {"Nats-Rollup": "all"},
+    {"Nats-Rollup": "sub"},
+    {"Nats-TTL": "1s"},
+    {"Nats-TTL": "never"},
+    {"Nats-Incr": "+1"},
+    {"Nats-Msg-Id": "one"},
+    {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "TARGET"},
+    {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "TARGET", "Nats-Schedule-TTL": "1s"},
+    {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
+    {"Nats-Batch-Id": "open", "Nats-Batch-Sequence": "1"},
+    {"Nats-Marker-Reason": "Purge"},
+    {"KV-Operation": "PURGE"},
+)
+"""Of nats-server 2.10 to 2.15; each alone on each subject that a key may write."""
 
 
 def stream_of(subject: str) -> str | None:
@@ -191,18 +268,32 @@ def size(info: Any) -> int:
 
 async def test_no_key_stops_the_work_of_another(world: World) -> None:
     for service in SERVICES:
-        await works(world, service, 1)
+        assert await works(world, service, 1) == [], service
     rows: dict[str, Took] = {}
     for number, (name, user) in enumerate(USERS.items(), 2):
         rows[name] = await attack(world, user)
         for service in SERVICES:
             if service != name:
-                await works(world, service, number)
+                assert await works(world, service, number) == [], (name, service)
+        if name in SERVICES:
+            rows[name] = rows[name]._replace(own=await left_out(world, name, number))
         await mend(world, name)
     page = written(rows)
     if os.environ.get("MUSTER_TEST_REWRITE"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page, "run it with MUSTER_TEST_REWRITE=1 and read the difference"
+
+
+def may_say() -> Iterator[tuple[str, str, str]]:
+    """(stage, its facts, its decisions) by the judge."""
+    said: dict[str, dict[str, set[str]]] = {}
+    for seat, rights in RIGHTS.items():
+        for kind, events in rights.items():
+            tags = said.setdefault(seat.partition(".")[0], {}).setdefault(kind, set())
+            tags.update(str(event.__struct_config__.tag) for event in events)
+    for stage, kinds in said.items():
+        facts, decided = (", ".join(f"`{tag}`" for tag in sorted(kinds[kind])) or "-" for kind in ("input", "decision"))
+        yield stage, facts, decided
 
 
 async def mend(world: World, name: str) -> None:
@@ -219,25 +310,38 @@ async def mend(world: World, name: str) -> None:
 def written(rows: dict[str, Took]) -> str:
     """docs/reference/keys.md."""
     lines = [
-        "# What each key can take",
+        "# What each key could do at worst",
         "",
         "Generated by `tests/integration/test_keys_at_worst.py`, which attacks a real server with each key. The",
-        "key fills each stream that the key may write, empties each stream that the key may empty, makes consumers",
-        "without an end, and asks thousands of questions. After each attack every other service appends, holds its",
-        "lease, keeps a snapshot, and records its mark. What a key could *say* is in",
-        "[reliability](../reliability.md). Not tried: the keeper founds and deletes generations of the log, and",
-        "writes the pointer to the newest one. With junk in the pointer no service starts until `muster log init` has",
-        "made it again from the streams; a pointer to another log, or a deleted log, stops the cell until it is put",
-        "right. The deciders share the bucket of replicas: while that bucket is full, no rule set is put in force;",
-        "its entries expire within 10 s.",
+        "key fills each stream that the key may write, empties each stream that the key may empty, sends every",
+        "header that a server acts on, makes consumers without an end, and asks thousands of questions. After each",
+        "attack every other service appends, holds its lease, keeps a snapshot, and records its mark. The last",
+        "column is what the service of the key itself cannot do within 15 s (a lease lasts 10 s).",
+        "Not tried: the keeper founds and deletes",
+        "generations of the log, and writes the pointer to the newest one. With junk in the pointer no service",
+        "starts until `muster log init` has made it again from the streams; a pointer to another log, or a deleted",
+        "log, stops the cell until it is put right. The deciders share the bucket of replicas: while that bucket is",
+        "full, no rule set is put in force; its entries expire within 10 s.",
         "",
-        "| Key | Writes to | Full in the end | Emptied | Consumers of the log |",
-        "| --- | --- | --- | --- | --- |",
+        "| Key | Writes to | Full in the end | Emptied | Consumers of the log | Cannot do itself then |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, took in rows.items():
         consumers = "as many as tried" if took.consumers == CONSUMERS else str(took.consumers)
         cells = [", ".join(f"`{stream}`" for stream in sorted(streams)) or "-" for streams in took[:3]]
-        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {consumers} |")
+        own = ", ".join(dict.fromkeys(took.own)) or "-"
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {consumers} | {own} |")
+    lines += [
+        "",
+        "## What a key may say",
+        "",
+        "The judge (`muster.audit.judge.RIGHTS`) voids every other event, for every reader:",
+        "`tests/sim/test_keys_matrix.py`. Where events within these rights lead: [reliability](../reliability.md).",
+        "",
+        "| Stage | Facts | Decisions |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {stage.replace('_', ' ')} | {facts} | {decided} |" for stage, facts, decided in may_say()]
     lines += [
         "",
         "## Budgets",

@@ -1,6 +1,7 @@
 """A lost lease ends no process: the service stands by, and the demo goes on at the port that it had."""
 
 import asyncio
+import signal
 import socket
 from pathlib import Path
 from urllib.request import urlopen
@@ -9,6 +10,7 @@ import pytest
 
 from kit.accounts import shipped
 from kit.beside import beside
+from kit.cli import Cli
 from kit.compose import Running
 from kit.nats import SMALL
 from kit.shell import NODES
@@ -94,17 +96,11 @@ async def test_the_demo_keeps_its_port_and_waits_for_its_broker(tmp_path: Path) 
             url = services.dashboard_url
             connection = await connect(server.url, name="test")
 
-            async def answers() -> bool:
-                try:
-                    return bool(await asyncio.to_thread(lambda: urlopen(f"{url}api/v1/position", timeout=2).read()))
-                except OSError:
-                    return False
-
             async with beside(services.run()):
                 await until(lambda: not services._not_ready(), 60.0, what="the demo to be ready")
                 await take(JetStream(connection), "quota_accountant.0")
                 await until(lambda: any("lost" in note for note in notes), 30.0, what="the loss of the lease")
-                await until(answers, 60.0, what="the dashboard at its port of before")
+                await until(lambda: _answers(url), 60.0, what="the dashboard at its port of before")
                 await until(lambda: not services._not_ready(), 60.0, what="the demo to be ready again")
                 # Away while it starts again: the first try cannot connect.
                 await take(JetStream(connection), "queue_sorter.0")
@@ -112,6 +108,38 @@ async def test_the_demo_keeps_its_port_and_waits_for_its_broker(tmp_path: Path) 
                 await server.kill()
                 await until(lambda: any("cannot connect" in note for note in notes), 60.0, what="a start in vain")
                 await server.restart()
-                await until(answers, 60.0, what="the dashboard at its port of before")
+                await until(lambda: _answers(url), 60.0, what="the dashboard at its port of before")
             await connection.close()
             await services.close()
+
+
+async def test_a_demo_that_gets_no_processor_for_longer_than_its_leases_goes_on_at_its_port(tmp_path: Path) -> None:
+    async with Cli(tmp_path).start("up", "--headless") as up:
+        url = (await up.line("Dashboard")).split()[-1]
+        bus = next(word for word in (await up.line("nats://")).split() if word.startswith("nats://"))
+        connection = await connect(bus, name="test")
+        js = JetStream(connection)
+
+        async def led() -> bool:
+            return bool(await holder(js, "quota_accountant.0"))
+
+        async def lapsed() -> bool:
+            return not await led()
+
+        await until(led, 60.0, what="the demo to lead")
+        up.process.send_signal(signal.SIGSTOP)
+        await until(lapsed, 60.0, what="the lease to run out")
+        up.process.send_signal(signal.SIGCONT)
+        await until(led, 60.0, what="the demo to lead again")
+        await until(lambda: _answers(url), 60.0, what="the dashboard at its port of before")
+        await connection.close()
+        assert sum("Dashboard" in line for line in up.lines) == 1
+        assert sum("starting the services again" in line for line in up.errors) <= 1
+        assert (await up.stop()).code == 0
+
+
+async def _answers(url: str) -> bool:
+    try:
+        return bool(await asyncio.to_thread(lambda: urlopen(f"{url}api/v1/position", timeout=2).read()))
+    except OSError:
+        return False

@@ -8,6 +8,7 @@ import muster
 from kit.cli import Cli
 from kit.nats import SMALL, commit
 from muster.audit.judge import heard
+from muster.bus import cell as cell_module
 from muster.bus.cell import open_log, open_stores, own_genesis, pointer_of
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
@@ -22,7 +23,8 @@ from muster.events.system import Genesis
 from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.rolling import roll
 
-REFUSED = r"wire 2, and this build reads wire 1: run build 0\.2\.0"
+NEXT = wire.WIRE + 1
+REFUSED = rf"wire {NEXT}, and this build reads wire 1, {wire.WIRE}: run build 0\.2\.0 with wire {NEXT}"
 
 
 class NextBuild:
@@ -33,8 +35,8 @@ class NextBuild:
 
     def __enter__(self) -> None:
         self._patch.setattr(muster, "__version__", "0.2.0")
-        self._patch.setattr("muster.bus.cell.WIRE", 2)
-        self._patch.setattr(wire, "READS", frozenset({1, 2}))
+        self._patch.setattr(cell_module.found_generation, "__kwdefaults__", {"first": 1, "prefix": "", "wire": NEXT})
+        self._patch.setattr(wire, "FOLDS", frozenset({wire.WIRE, NEXT}))
 
     def __exit__(self, *_exc: object) -> None:
         self._patch.undo()
@@ -84,7 +86,7 @@ def test_a_reader_of_a_file_is_told_too() -> None:
         genesis = Genesis(log_id="l", generation=1, build="0.2.0", wire=number)
         return heard(1, "1.genesis.0", encode_commit(genesis_commit(genesis, 1)))
 
-    for number in wire.READS:
+    for number in wire.FOLDS:
         assert Judge(Docket()).hear(begun(number)).void is None
     with pytest.raises(wire.UnknownWireError, match=REFUSED):
-        Judge(Docket()).hear(begun(2))
+        Judge(Docket()).hear(begun(NEXT))

@@ -1,16 +1,19 @@
 """How long the gateway takes to answer beside a crowd: streams, half-sent requests, and the worst questions.
 
 The gateway of bench_gateway, a hundred events a second. Another process has the crowd: open streams of forty viewers,
-half of them tenants of one namespace each, connections with half a request, and viewers who ask for a million workers
-and a head that never fits, or for another max of a queue, again and again. A reader, in that process as well, asks
-for `/jobs` and `/position`, first alone and then beside the crowd.
+half of them tenants of one namespace each and a tenth of them without a word read, connections with half a request,
+and viewers who ask for a million workers and a head that never fits, or for another max of a queue, again and again.
+A reader in a process of its own asks for `/jobs` and `/position`, first alone and then beside the crowd. A crowd has
+machines of its own: here its process is nicer than gateway and reader. The garbage collector is set as in a service.
 
 Run: python tests/perf/bench_crowd.py [--waiting 10000] [--nodes 1000] [--streams 2000] [--halves 200] [--worst 8]
 """
 
 import asyncio
 import contextlib
+import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -23,6 +26,7 @@ import psutil
 from bench_gateway import CHANGE, MANIFEST, Served, served_cell
 from figures import Progress, Table, by_hand
 
+from muster.runtime.service import COLLECT_AFTER
 from muster.serving.access import Viewed
 from muster.serving.scope import EVERYTHING, Scope
 
@@ -61,18 +65,26 @@ async def measure(
     say(f"crowd: a cell of {waiting} waiting jobs on {machines} nodes")
     with TemporaryDirectory() as folder:
         served = Served(served_cell(waiting, machines), Path(folder), Named())
+        gc.freeze()
+        gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
         await served.server.start()
         busy = asyncio.gather(served.busy(), served.live.foresight.keep())
         try:
             say(f"crowd: {streams} streams, {halves} half requests, {bad} questions")
             given = {"port": served.server.port, "streams": streams, "halves": halves, "worst": bad, "asked": asked}
-            alone = await _of_a_client(given | {"streams": 0, "halves": 0, "worst": 0})
+            alone = await _of("reader", given)
             memory = [psutil.Process().memory_info().rss]
-            crowd = asyncio.ensure_future(_of_a_client(given))
-            while not crowd.done():
-                await asyncio.wait({crowd}, timeout=0.5)
+            crowd = await _begun("crowd", given)
+            assert crowd.stdout is not None
+            assert crowd.stdin is not None
+            await crowd.stdout.readline()
+            reader = asyncio.ensure_future(_of("reader", given))
+            while not reader.done():
+                await asyncio.wait({reader}, timeout=0.5)
                 memory.append(psutil.Process().memory_info().rss)
-            beside = await crowd
+            crowd.stdin.close()
+            beside = await reader | _told(await crowd.stdout.read())
+            assert await crowd.wait() == 0
         finally:
             busy.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,13 +101,21 @@ async def measure(
     return Table("Gateway beside a crowd", about, [figures])
 
 
-async def _of_a_client(given: dict[str, int]) -> dict[str, float]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "client", json.dumps(given), stdout=asyncio.subprocess.PIPE
+async def _begun(role: str, given: dict[str, int]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, __file__, role, json.dumps(given), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
+
+
+async def _of(role: str, given: dict[str, int]) -> dict[str, float]:
+    process = await _begun(role, given)
     out, _ = await process.communicate()
     assert process.returncode == 0
-    told: dict[str, float] = json.loads(out)
+    return _told(out)
+
+
+def _told(text: bytes) -> dict[str, float]:
+    told: dict[str, float] = json.loads(text)
     return told
 
 
@@ -110,7 +130,7 @@ class Crowd:
     async def come(self, streams: int, halves: int, bad: int) -> None:
         for number in range(streams):
             viewer = f"{'tenant' if number % 2 else 'admin'}-{number % VIEWERS}"
-            self._tasks.append(asyncio.ensure_future(self._stream(viewer)))
+            self._tasks.append(asyncio.ensure_future(self._stream(viewer, silent=number % 10 == 9)))
             if not number % 50:
                 await asyncio.sleep(0.05)
         self._tasks += [asyncio.ensure_future(self._half()) for _ in range(halves)]
@@ -125,11 +145,13 @@ class Crowd:
             task.cancel()
         await asyncio.wait(self._tasks) if self._tasks else None
 
-    async def _stream(self, viewer: str) -> None:
+    async def _stream(self, viewer: str, *, silent: bool) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         text = f"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: {viewer}\r\n\r\n"
         writer.write(text.encode())
         assert b" 200 " in await reader.readline()
+        if silent:
+            await asyncio.Event().wait()
         while chunk := await reader.read(1 << 16):
             self.heard += chunk.count(b"event: news")
 
@@ -151,28 +173,39 @@ class Crowd:
                     self.refused += answer.status != 200
 
 
-async def client(given: dict[str, int]) -> dict[str, float]:
-    crowd = Crowd(given["port"])
+async def crowd(given: dict[str, int]) -> dict[str, float]:
+    """Comes, says so by an empty line, and goes at the end of the input."""
+    os.nice(10)
+    crowd, gone = Crowd(given["port"]), asyncio.Event()
+    await crowd.come(given["streams"], given["halves"], given["worst"])
+    await asyncio.sleep(3)
+    heard, began = crowd.heard, time.perf_counter()
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), gone.set)
+    await gone.wait()
+    took = time.perf_counter() - began
+    figures: dict[str, float] = {
+        "messages of a stream a second": (crowd.heard - heard) / given["streams"] / took,
+        "worst questions with an answer": crowd.answered,
+        "worst questions refused": crowd.refused,
+    }
+    await crowd.go()
+    return figures
+
+
+async def reader(given: dict[str, int]) -> dict[str, float]:
+    figures: dict[str, float] = {}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{given['port']}") as session:
-        await _times(session, "/api/v1/jobs?state=waiting&limit=12", 20)
-        await crowd.come(given["streams"], given["halves"], given["worst"])
-        await asyncio.sleep(3)
-        heard, began = crowd.heard, time.perf_counter()
-        figures: dict[str, float] = {}
-        for name, path in (
-            ("jobs", "/api/v1/jobs?state=waiting&limit=12"),
-            ("position", "/api/v1/position"),
-        ):
+        for name, path in (("jobs", "/api/v1/jobs?state=waiting&limit=12"), ("position", "/api/v1/position")):
+            await _times(session, path, 20)
             times = await _times(session, path, given["asked"])
             figures[f"{name}, ms, middle"] = times[len(times) // 2]
             figures[f"{name}, ms, 99 %"] = times[len(times) * 99 // 100]
-        took = time.perf_counter() - began
-        if given["streams"]:
-            figures["messages of a stream a second"] = (crowd.heard - heard) / given["streams"] / took
-            figures["worst questions with an answer"] = crowd.answered
-            figures["worst questions refused"] = crowd.refused
-        await crowd.go()
     return figures
+
+
+ROLES = {"crowd": crowd, "reader": reader}
 
 
 async def _times(session: aiohttp.ClientSession, path: str, asked: int) -> Sequence[float]:
@@ -188,7 +221,7 @@ async def _times(session: aiohttp.ClientSession, path: str, asked: int) -> Seque
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["client"]:
-        sys.stdout.write(json.dumps(asyncio.run(client(json.loads(sys.argv[2])))))
+    if sys.argv[1:2] and sys.argv[1] in ROLES:
+        sys.stdout.write(json.dumps(asyncio.run(ROLES[sys.argv[1]](json.loads(sys.argv[2])))))
     else:
         by_hand(measure, __doc__, waiting=10_000, nodes=1_000, streams=2_000, halves=200, worst=8)

@@ -254,12 +254,13 @@ async def found_generation(
     *,
     first: int = 1,
     prefix: str = "",
+    wire: int = WIRE,
 ) -> Genesis:
     """Create a generation and its first commit, or find the work of another founder.
 
-    ``first``: the first sequence; ``prefix``: hash of the earlier log.
+    ``first``: the first sequence; ``prefix``: hash of the earlier log; ``wire``: of the builds that append there.
     """
-    genesis = replace(genesis, build=muster.__version__, wire=WIRE)
+    genesis = replace(genesis, build=muster.__version__, wire=wire)
     generation = genesis.generation
     await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
     stream = subjects.log_stream(cell, generation)

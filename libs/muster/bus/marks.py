@@ -27,6 +27,7 @@ from muster.events import subjects
 from muster.events.envelope import UNREADABLE
 from muster.events.registry import encode
 from muster.events.system import Genesis
+from muster.events.wire import WIRE
 from muster.ports import LogGoneError, LogIdentity, LogLostError
 
 LOST = "it lost commits that were read"
@@ -219,11 +220,13 @@ async def give_up(
     reason: str = LOST,
     generation: int = 0,
     parent: str = "",
+    wire: int = WIRE,
 ) -> LogIdentity:
-    """Have a log that lost commits succeeded by one that starts from the state of the cluster. Raises BusError.
+    """Have a log succeeded by one that starts from the state of the cluster. Raises BusError.
 
     ``generation``, ``parent``: the newest generation there was, and its log, where the one that is given up is older:
-    no number of a generation is used twice. It may be repeated, by several at once: one generation comes of it.
+    no number of a generation is used twice; ``wire``: of the builds that append to the new one. It may be repeated, by
+    several at once: one generation comes of it.
     """
     cell = identity.cell
     old = None
@@ -239,7 +242,8 @@ async def give_up(
     )
     generations = JetStreamGenerations(js, cell)
     await js.delete(subjects.next_stream(cell))
-    genesis = await found_generation(js, cell, born, await generations.limits(identity), SEALED, at)
+    limits = await generations.limits(identity)
+    genesis = await found_generation(js, cell, born, limits, SEALED, at, wire=wire)
     state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
     pointer = read_pointer(cell, entry.value if entry is not None else None)

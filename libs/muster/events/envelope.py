@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.events.base import Event
-from muster.events.registry import EVENT_TYPES, AnyEvent, encode
+from muster.events.registry import EVENT_TYPES, RETIRED, AnyEvent, encode
 from muster.events.system import Genesis
 from muster.model.problem import FieldProblem
 
@@ -31,7 +31,11 @@ class UnknownEventError(Exception):
 
     def __init__(self, tags: list[str], seq: int = 0) -> None:
         where = f" at sequence {seq}" if seq else ""
-        super().__init__(f"unknown event type {', '.join(tags)}{where}: this build is older than the log; upgrade it")
+        last = next((RETIRED[tag] for tag in tags if tag in RETIRED), "")
+        way = (
+            f"the last build that reads it is commit {last}" if last else "this build is older than the log; upgrade it"
+        )
+        super().__init__(f"unknown event type {', '.join(tags)}{where}: {way}")
         self.tags = tags
         self.seq = seq
 

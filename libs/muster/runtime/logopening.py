@@ -11,13 +11,14 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-from muster.bus.cell import point_on, pointer_of
+from muster.bus.cell import own_genesis, point_on, pointer_of
 from muster.bus.errors import ApiError, BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks, prove_marks, rolled_over
 from muster.bus.vouching import REACHING
+from muster.events.wire import waits_for_roll_over
 from muster.ports import (
     ApiTransport,
     ApiUnreachableError,
@@ -115,13 +116,14 @@ class LogOpening:
             why = lost = await self._lost(log)
             if not lost:
                 why = await self._unwitnessed(log)
-            if not sealed and not why:
+            because = "" if why else await self._must_succeed(log.identity, sealed=sealed)
+            if not why and not because:
                 break
-            reason = why or "the log is sealed and has no successor yet: the keeper completes the roll-over"
+            reason = why or because
             if reason != told:
                 told = reason
                 self._say(reason, lost=bool(lost), sealed=sealed, generation=log.identity.generation)
-            if not self._keeping or not await self._succeed(log, lost=bool(lost), whole=not why):
+            if not self._keeping or not await self._succeed(log, lost=bool(lost), because=because):
                 await pause.pause()
             log = await self._cell()
         if self._tell is not None:
@@ -186,19 +188,32 @@ class LogOpening:
         known = await recorded_cluster(self._js, log.identity)
         return await self._bystander.ask(log) if known is not None and known.uid else ""
 
-    async def _succeed(self, log: JetStreamLog, *, lost: bool, whole: bool) -> bool:
-        """Found the generation after a log that is lost, or sealed; False where that is not sure."""
+    async def _must_succeed(self, identity: LogIdentity, *, sealed: bool) -> str:
+        """Why the keeper must found the generation after a whole log; empty where this process may go on with it."""
+        if sealed:
+            return "the log is sealed and has no successor yet: the keeper completes the roll-over"
+        if {*members(self._service)} <= {*READ_ONLY}:
+            return ""
+        genesis = await own_genesis(self._js, identity.cell, identity.generation, identity.first)
+        return waits_for_roll_over(genesis) if genesis is not None else ""
+
+    async def _succeed(self, log: JetStreamLog, *, lost: bool, because: str) -> bool:
+        """Found the generation after a log that is lost, sealed, or of another wire; False where that is not sure.
+
+        ``because``: why a whole log has a successor; empty for a log that is not whole.
+        """
         if await point_on(self._js, log.identity.cell, log.identity):
             return True
         if lost and await self._give_up(log.identity):
             return True
         if (await hear_marks(self._js, log, USERS)).agrees:
             await give_up(self._js, log.identity, self._clock.now(), by=self._service)
-        elif whole:
+        elif because:
             from muster.runtime.logkeeping.rolling import roll  # It loads every stage there is.
 
+            generations = JetStreamGenerations(self._js, self._config.cell)
             with suppress(LogSealedError):  # Another process has completed it.
-                await roll(JetStreamGenerations(self._js, self._config.cell), clock=self._clock, only=log.identity)
+                await roll(generations, clock=self._clock, by=self._service, reason=because, only=log.identity)
         else:
             return False
         return True

@@ -8,14 +8,17 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.generations import JetStreamGenerations
-from muster.bus.marks import hear_marks
+from muster.bus.jetstream import JetStream
+from muster.bus.marks import give_up, hear_marks
 from muster.bus.snapshots import JetStreamSnapshots
+from muster.events.wire import FOLDS, WIRE
 from muster.model.text import counted
+from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
 from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster_cli.console import Output
-from muster_cli.exits import FAILED, OK, VIOLATED
+from muster_cli.exits import FAILED, OK, USAGE, VIOLATED, CliError
 from muster_cli.marking import short
 from muster_cli.options import Bus
 from muster_cli.reading import connected, locate, tell_which
@@ -28,6 +31,22 @@ async def log_roll(
         Parameter(negative="", help="Only finish a roll-over that broke off; do nothing where none did."),
     ] = False,
     reason: Annotated[str, Parameter(show_default=False, help="The reason; the log records it with your name.")] = "",
+    wire: Annotated[
+        int,
+        Parameter(
+            show_default=False,
+            help="Go back: the next generation is for builds of this wire (`muster version`), and begins from the "
+            "cluster. Services of this build go forward again, so give them the other image first.",
+        ),
+    ] = WIRE,
+    from_cluster: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Begin the next generation from the state of the cluster, where this build cannot read the states "
+            "that the log begins with: running jobs are adopted, and waiting jobs keep their order.",
+        ),
+    ] = False,
     bus: Bus | None = None,
 ) -> int:
     """Roll a log over to its next generation."""
@@ -46,6 +65,14 @@ async def log_roll(
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
+        if from_cluster or wire != WIRE:
+            made = await _from_cluster(js, identity, wire, by, short(reason))
+            out.line(
+                f"Generation {identity.generation} of cell {identity.cell} is sealed; generation {made.generation} "
+                f"(log {made.log_id}) has wire {wire} and begins from the cluster: running jobs are adopted, and "
+                "waiting jobs keep their order."
+            )
+            return OK
         done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))
     begun = "was sealed already; " if sealed else ""
     out.line(
@@ -56,3 +83,15 @@ async def log_roll(
     for seat in done.unlike:
         out.line(f"  {seat} differs from the log: the next generation begins with the state of the log.")
     return VIOLATED if done.unlike else OK
+
+
+async def _from_cluster(js: JetStream, identity: LogIdentity, wire: int, by: str, reason: str) -> LogIdentity:
+    """The next generation, from the state of the cluster; builds of an earlier wire cannot read the states that this
+    build folds. Raises CliError for a wire that this build does not know.
+    """
+    if wire not in FOLDS or wire > WIRE:
+        known = ", ".join(str(number) for number in sorted(FOLDS))
+        raise CliError(f"this build knows the wires {known}: --wire {wire} is none of these", USAGE)
+    return await give_up(
+        js, identity, SystemClock().now(), by=by, reason=reason or f"from the cluster, for wire {wire}", wire=wire
+    )

@@ -28,6 +28,7 @@ from muster.serving import ahead, http, shapes, supposed, views
 from muster.serving import moments as ladder
 from muster.serving.access import Reviewed, Unrestricted, Viewed
 from muster.serving.answering import ROUTES, BadRequestError, Questions
+from muster.serving.foresight import Foresight
 from muster.serving.forking import projected
 from muster.serving.http import GatewayServer
 from muster.serving.limits import TooManyError, UnderWay
@@ -387,23 +388,15 @@ async def test_half_a_request_is_not_waited_for(served: Any, monkeypatch: pytest
     writer.close()
 
 
-async def test_a_viewer_has_so_many_streams_and_questions_and_a_stranger_s_name_none(
-    served: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_viewer_has_so_many_streams_and_questions(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MOST_STREAMS", 2)
-    url = await served(Unrestricted(), hosts=http.LOOPBACK)
+    url = await served(Unrestricted())
     async with aiohttp.ClientSession() as session:
         stream = f"{url}/api/v1/stream"
         async with session.get(stream) as first, session.get(stream) as second:
             assert (first.status, second.status) == (200, 200)
             async with session.get(stream) as third:
                 assert (third.status, "2 streams under way" in (await third.json())["error"]) == (429, True)
-        async with session.get(f"{url}/api/v1/jobs", headers={"Host": "evil.example"}) as answer:
-            assert (answer.status, "127.0.0.1" in (await answer.json())["error"]) == (421, True)
-        deep = '{"manifest": ' + '{"a":' * 100_000 + "1" + "}" * 100_001
-        for path in ("ask", "whatif"):
-            async with session.post(f"{url}/api/v1/{path}", data=deep[: 250 * 1024]) as answer:
-                assert answer.status == 400
     taken = UnderWay("questions", 1, 2)
     with taken.one("ann"), pytest.raises(TooManyError, match="you have 1 questions under way"), taken.one("ann"):
         pass
@@ -411,3 +404,69 @@ async def test_a_viewer_has_so_many_streams_and_questions_and_a_stranger_s_name_
         taken.one("cid").__enter__()
     with taken.one("ann"):
         pass
+
+
+async def test_a_page_whose_name_was_led_to_loopback_is_answered_nothing(served: Any) -> None:
+    url = await served(Unrestricted(), hosts=http.LOOPBACK)
+    port = url.rpartition(":")[2]
+    ours = (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", "LOCALHOST")
+    foreign = (
+        "evil.example",
+        f"evil.example:{port}",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "0.0.0.0",
+        "",
+    )
+    async with aiohttp.ClientSession() as session:
+        for path in ("api/v1/jobs", "api/v1/stream", "api/v1/viewer", "", "job/video/x"):
+            for name in foreign:
+                async with session.get(f"{url}/{path}", headers={"Host": name}) as answer:
+                    assert answer.status in (400, 421), (path, name, answer.status)
+                    assert answer.status == 400 or "127.0.0.1" in (await answer.json())["error"]
+        for name in ours:
+            async with session.get(f"{url}/api/v1/jobs", headers={"Host": name}) as answer:
+                assert answer.status == 200, name
+        for path in ("ask", "whatif"):
+            async with session.post(f"{url}/api/v1/{path}", data=b"{}", headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 421
+
+
+@pytest.mark.parametrize("depth", [50, 900, 2_000, 40_000])
+@pytest.mark.parametrize("where", ["manifest", "kind", "spec", "list", "changes"])
+async def test_json_that_is_deep_is_refused_with_a_sentence(served: Any, where: str, depth: int) -> None:
+    deep = "[" * depth + "]" * depth if where == "list" else '{"a":' * depth + "1" + "}" * depth
+    body = {
+        "changes": f'{{"changes": {deep}}}',
+        "manifest": f'{{"manifest": {deep}}}',
+        "list": f'{{"manifest": {deep}}}',
+    }.get(where, f'{{"manifest": {{"apiVersion": "ray.io/v1", "{where}": {deep}}}}}')
+    url = await served(Unrestricted())
+    path = "whatif" if where == "changes" else "ask"
+    async with aiohttp.ClientSession() as session, session.post(f"{url}/api/v1/{path}", data=body) as answer:
+        told = (await answer.json())["error"]
+        assert (answer.status, 10 < len(told) < 500) == (400, True), told[:500]
+
+
+@pytest.mark.parametrize("at", ["", "?at=20"])
+async def test_a_reader_that_hangs_up_ends_its_question(served: Any, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def spun(*_args: object, **_named: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Foresight, "looked", spun)
+    url = await served(Unrestricted())
+    body = json.dumps({"manifest": TRAINING}).encode()
+    _reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(f"POST /api/v1/ask{at} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+    writer.write(body)
+    async with asyncio.timeout(20):
+        await begun.wait()
+        assert not ended.is_set()
+        writer.close()
+        await ended.wait()

@@ -130,7 +130,7 @@ def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) 
         if kept is None or kept.schema != state_schema(kind):
             raise RollError(
                 f"the state of {'/'.join(seat)} that the log begins with is not one of this version's; "
-                "use the version that wrote it, or keep the generation before so that it can be folded again"
+                "use the version that wrote it, or begin from the cluster: `muster log roll --from-cluster`"
             )
         states[seat] = decode_state(kept.body, kind)
     return states
