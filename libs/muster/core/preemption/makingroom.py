@@ -288,6 +288,7 @@ def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionPr
             return plans.clear(state, unplaced, job, kind, plan)
     if not looked:
         return None
+    again = [unplaced.again_at] if unplaced.again_at > state.now else []  # A plan was stale, and no node refused it.
     return ReclaimDeferred(
         cause=unplaced.cause,
         ref=job.ref,
@@ -296,7 +297,7 @@ def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionPr
         path=job.queue,
         resource="",
         reason="nodes_stay",
-        until=min(_later(state, job.queue), default=0),
+        until=min([*_later(state, job.queue), *again], default=0),
         supply=state.supply,
         nodes=state.places.ledger.changes,
     )
