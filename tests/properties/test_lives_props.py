@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 from kit import lives, states
@@ -26,21 +27,31 @@ def answer(state: states.State) -> Answer:
     return decide(read_state(json.dumps(state), "state"))
 
 
+ONCE_WRONG = (20052,)
+"""A gang that moved lost the pods beyond its minimum for good."""
+
+
+def lived(seed: int) -> Iterator[tuple[states.State, Answer]]:
+    """The steps of a life; nothing is wrong with any, and nothing happens after it."""
+    rng = Random(seed)
+    state = lives.begun(rng)
+    for step in range(lives.STEPS):
+        found = answer(state)
+        assert list(lives.wrong(state, found)) == [], (seed, step)
+        if not found.moved:
+            after = answer(states.ended(state, found))
+            assert (after.admitted, after.evicted, after.moved) == ([], [], []), (seed, step)
+        yield state, found
+        state = lives.later(rng, state, found, step)
+
+
 def test_nobody_is_idle_who_fits_nobody_is_owed_and_the_end_is_quiet() -> None:
     moments, happened, hasty = 0, Counter[str](), list[str]()
-    for seed in range(FIRST, FIRST + LIVES):
-        rng = Random(seed)
-        state = lives.begun(rng)
-        for step in range(lives.STEPS):
-            found = answer(state)
+    for seed in (*ONCE_WRONG, *range(FIRST, FIRST + LIVES)):
+        for state, found in lived(seed):
             moments += 1
-            happened.update(evicted=len(found.evicted), admitted=len(found.admitted), moved=len(found.moved))
-            assert list(lives.wrong(state, found)) == [], (seed, step)
-            hasty += [f"{seed}, {step}: {each}" for each in lives.hasty(state, found)]
-            if not found.moved:
-                after = answer(states.ended(state, found))
-                assert (after.admitted, after.evicted, after.moved) == ([], [], []), (seed, step)
-            state = lives.later(rng, state, found, step)
+            happened.update(evicted=len(found.evicted), admitted=len(found.admitted))
+            hasty += [f"{seed}: {each}" for each in lives.hasty(state, found)]
     assert len(hasty) * 100 <= AT_MOST * moments, hasty
     assert happened["evicted"] * 20 > moments, "worth something"
     assert happened["admitted"] * 2 > moments
