@@ -7,8 +7,8 @@ pod the search takes the cheapest node to clear, then fills the missing quota fr
 spares victims that are not needed, the dearest first. If this fails and the candidates are few, the search tries all
 sets of candidates.
 
-Before the search stand its callers: the search with the rules of each reason to evict, which are owed quota, a higher
-priority in the queue, and less service.
+The callers of the search come first: one for each reason to evict. Reasons are owed quota, a higher priority in the
+queue, and less service.
 """
 
 from __future__ import annotations
