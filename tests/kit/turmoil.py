@@ -25,7 +25,7 @@ from muster.core.preemption import claimants
 from muster.core.preemption.plans import nodes_for
 from muster.core.quota.candidates import basis
 from muster.core.quota.ledger.quotaledger import leaf_of
-from muster.core.victimsearch.profiles import owed
+from muster.core.victimsearch.search import owed
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectFailed

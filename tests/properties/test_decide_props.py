@@ -112,6 +112,27 @@ def test_who_is_owed_at_a_lower_node_starts_first() -> None:
     assert broken(flat(least, 8, jobs, "lent")) == []
 
 
+def test_who_fits_behind_a_borrower_of_its_queue_starts_before_other_borrowers() -> None:
+    """``fits`` stays within the guarantee of its queue, and ``wide`` before it does not; ``lends`` is the oldest."""
+    jobs = {"lends": ("root/a", 1), "wide": ("root/b", 3), "fits": ("root/b", 2), "small": ("root/b", 1)}
+    assert broken(flat({"root/a": 0, "root/b": 3}, 3, jobs, "small")) == []
+
+
+def test_who_is_refused_behind_a_borrower_keeps_its_room_from_those_answered_before() -> None:
+    """``loan`` leaves for ``owed``. ``lends`` would start in the room, for the head of its queue is answered first."""
+    whole = {"cpu": 3, "memory": 8}
+    least = {"root": whole, "root/a": {"memory": 8}, "root/b": {"cpu": 3}, "root/c": {}}
+    world = World(least, {"root": whole, "root/a": {}, "root/b": {}, "root/c": {}})
+    world.jobs = {
+        "lends": Work("root/a", {"cpu": 1, "memory": 4}),
+        "loan": Work("root/c", {"cpu": 1, "memory": 1}),
+        "head": Work("root/b", {"memory": 3}),
+        "owed": Work("root/b", {"cpu": 3}),
+    }
+    world.runs = ["loan"]
+    assert broken(world) == []
+
+
 def test_the_states_are_worth_something() -> None:
     found = [answer(states.state(Random(seed))) for seed in range(60)]
     assert sum(len(each.admitted) for each in found) > 60

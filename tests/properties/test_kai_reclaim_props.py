@@ -18,7 +18,7 @@ from muster.core.quota.ledger.quotaledger import Ledger, shares_with
 from muster.core.quota.rayclaims import Spare
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kaisource import compile_queues
-from muster.core.victimsearch.profiles import owed, workers
+from muster.core.victimsearch.search import owed, workers
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.demand import Demand

@@ -15,7 +15,7 @@ from muster.core.quota.candidates import Candidates, Objection, Run, basis, sear
 from muster.core.quota.demand import Charge
 from muster.core.quota.evictionrules import giving_objection, rules
 from muster.core.quota.ledger.quotaledger import Ledger
-from muster.core.victimsearch.profiles import outranked
+from muster.core.victimsearch.search import outranked
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Ref

@@ -20,7 +20,7 @@ from muster.core.quota.candidates import search as begun
 from muster.core.quota.demand import Charge
 from muster.core.quota.evictionrules import giving_objection, rules
 from muster.core.quota.ledger.quotaledger import Ledger
-from muster.core.victimsearch.profiles import owed
+from muster.core.victimsearch.search import owed
 from muster.events.base import Cause
 from muster.model.demand import Demand
 from muster.model.keys import Ref

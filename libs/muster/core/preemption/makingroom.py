@@ -22,7 +22,7 @@ from muster.core.queueing.queues import Job
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, leaf_of, waits
-from muster.core.victimsearch import profiles
+from muster.core.victimsearch import search
 from muster.core.victimsearch.prices import Found
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
@@ -282,12 +282,13 @@ def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionPr
     job, tried = state.queues.jobs.get(unplaced.job.ref.uid, unplaced.job), _tried(state, unplaced)
     looked = False
     for kind in _KINDS:
-        plan = _KINDS[kind](state, job) if kind not in tried else profiles.NO_VICTIMS
+        plan = _KINDS[kind](state, job) if kind not in tried else search.NO_VICTIMS
         looked = looked or plan.looked
         if plan.uids:
             return plans.clear(state, unplaced, job, kind, plan)
     if not looked:
         return None
+    again = [unplaced.again_at] if unplaced.again_at > state.now else []  # A plan was stale, and no node refused it.
     return ReclaimDeferred(
         cause=unplaced.cause,
         ref=job.ref,
@@ -296,7 +297,7 @@ def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionPr
         path=job.queue,
         resource="",
         reason="nodes_stay",
-        until=min(_later(state, job.queue), default=0),
+        until=min([*_later(state, job.queue), *again], default=0),
         supply=state.supply,
         nodes=state.places.ledger.changes,
     )
@@ -306,27 +307,27 @@ def _elsewhere(state: PreemptorState, job: Job) -> Found:
     """The jobs of KAI queues to move for the job, least lost work first. No job is evicted where moves are enough."""
     ledger, site = state.queues.ledger, site_now(state, job) if state.moves else None
     if site is None or not state.reclaims(job.queue):
-        return profiles.NO_VICTIMS
+        return search.NO_VICTIMS
     if ledger.shortfall(job.queue, job.demand, uid=job.ref.uid) is not None:
-        return profiles.NO_VICTIMS
+        return search.NO_VICTIMS
     runs = {leaf: running for leaf, running in state.runs.items() if ledger.by_shares(leaf)}
     candidates = with_moves(state, job, state.candidates(job.queue).only(runs))
-    return profiles.elsewhere(basis(ledger, job.ref.uid), job.queue, job.demand, candidates, site)
+    return search.elsewhere(basis(ledger, job.ref.uid), job.queue, job.demand, candidates, site)
 
 
 def _above_share(state: PreemptorState, job: Job) -> Found:
     if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
-        return profiles.NO_VICTIMS
+        return search.NO_VICTIMS
     ledger = state.queues.ledger
     if not ledger.by_shares(job.queue) and not basis(ledger, job.ref.uid).owed_at(job.queue, job.demand):
-        return profiles.NO_VICTIMS  # Said before the nodes are looked at.
+        return search.NO_VICTIMS  # Said before the nodes are looked at.
     return owed(state, job, site_now(state, job))
 
 
 def _lower(state: PreemptorState, job: Job) -> Found:
     runs = state.runs.get(job.queue)
     if not runs or runs[0].priority >= job.priority:
-        return profiles.NO_VICTIMS
+        return search.NO_VICTIMS
     return outranked(state, job, site_now(state, job), others=False)
 
 

@@ -24,9 +24,9 @@ from muster.core.quota.candidates import FIRST, Basis, Candidates, Run, basis
 from muster.core.quota.demand import counted, laid_out
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, shares_with
 from muster.core.quota.rayclaims import as_victims
-from muster.core.victimsearch import profiles
+from muster.core.victimsearch import search
 from muster.core.victimsearch.prices import Found
-from muster.core.victimsearch.profiles import workers
+from muster.core.victimsearch.search import workers
 from muster.core.victimsearch.sites import Site, site_of
 from muster.events.base import Cause, Decision
 from muster.events.decisions import PreemptionProposed, ReclaimDeferred
@@ -125,7 +125,7 @@ def owed(state: PreemptorState, job: Job, site: Site | None, may: May | None = N
     candidates = state.candidates(queue, may)
     if site is not None:
         candidates = with_moves(state, job, candidates)
-    return profiles.owed(basis(ledger, job.ref.uid), queue, demand, candidates, site, shares)
+    return search.owed(basis(ledger, job.ref.uid), queue, demand, candidates, site, shares)
 
 
 def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candidates:
@@ -154,7 +154,7 @@ def outranked(
     ledger, queue = state.queues.ledger, job.queue
     given, reclaims = basis(ledger, job.ref.uid), others and ledger.rules_of(queue).reclaim != "disabled"
     candidates = state.candidates(queue, may)
-    return profiles.outranked(given, queue, job.demand, job.priority, candidates, site, reclaims=reclaims)
+    return search.outranked(given, queue, job.demand, job.priority, candidates, site, reclaims=reclaims)
 
 
 def nodes_for(state: PreemptorState, job: Job) -> Site | None:
@@ -433,4 +433,4 @@ def _victims(state: PreemptorState, given: Basis, job: Job, level: int) -> list[
     for work in runs.values():
         work.sort()
     candidates = state.candidates(job.queue).only(runs)
-    return profiles.underserved(given, job.queue, job.demand, candidates, nodes_for(state, job)).uids if runs else []
+    return search.underserved(given, job.queue, job.demand, candidates, nodes_for(state, job)).uids if runs else []

@@ -52,8 +52,8 @@ class OwedWait(Struct):
     this room.
     """
 
-    kept: list[tuple[int, Ref, Scratch]] = field(default_factory=list)
-    """(depth of the node that owes, the job, the job's amounts): what a lower node of the tree owes comes first"""
+    kept: dict[str, tuple[int, Ref, Scratch]] = field(default_factory=dict)
+    """uid -> (depth of the node that owes, the job, the job's amounts); the lowest node comes first"""
 
     def note(self, ledger: Ledger, job: Ref, queue: str, demand: Demand) -> None:
         """Note a job, or the growth of a Ray cluster, if its claim may bring the room."""
@@ -62,7 +62,7 @@ class OwedWait(Struct):
         if level:
             amounts = Scratch()
             amounts.add(queue, demand)
-            self.kept.append((len(chain_of(level)), job, amounts))
+            self.kept[job.uid] = len(chain_of(level)), job, amounts
 
     def takes(self, ledger: Ledger, job: Candidate, scratch: Scratch) -> bool:
         """Whether a job fits, and takes room of a job that is owed more."""
@@ -76,7 +76,7 @@ class OwedWait(Struct):
 
     def shortfall(self, ledger: Ledger, job: Candidate, depth: int, scratch: Scratch) -> Shortfall | None:
         """The shortfall of a job that fits otherwise; ``depth``: of the node that owes the job its room, 0: none."""
-        for deeper, owed, amounts in self.kept:
+        for deeper, owed, amounts in self.kept.values():
             beside = deeper > depth and owed.uid != job.ref.uid
             short = ledger.shortfall(job.queue, job.demand, scratch, amounts) if beside else None
             if short is not None:
@@ -86,15 +86,15 @@ class OwedWait(Struct):
 
 
 def _owed_first(state: AccountantState) -> list[Proposal]:
-    """The proposals in the order of their answers: a queue whose first job is owed at a lower node goes before others.
+    """The proposals in the order of their answers: a queue with a job that is owed at a lower node goes before others.
     The jobs of a queue keep their order.
     """
     depths: dict[str, int] = {}
     proposals = [proposal for uid, proposal in state.proposals.items() if uid not in state.due_adoption]
     for proposal in proposals:
         queue, demand = proposal.candidate.queue, proposal.candidate.demand
-        if queue not in depths:
-            depths[queue] = 0 if state.ledger.by_shares(queue) else state.ledger.owed_depth(queue, demand)
+        depth = 0 if state.ledger.by_shares(queue) else state.ledger.owed_depth(queue, demand)
+        depths[queue] = max(depth, depths.get(queue, 0))
     return sorted(proposals, key=lambda proposal: -depths[proposal.candidate.queue])
 
 
@@ -246,10 +246,10 @@ class QuotaAccountant(Stage[AccountantState]):
     def _answers(self, state: AccountantState, scratch: Scratch, asked: Sequence[growth.Asked]) -> Iterator[Decision]:
         """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
 
-        A refused job that is owed its room keeps this room from all jobs of the commit that are owed less: its claim
-        comes with the next proposal of the preemptor, and would evict what starts there now. Growth that is owed its
-        room and answered in this commit keeps it likewise. While a proposal for the job is tried on the nodes, the
-        others wait for their answer.
+        A refused job that is owed its room keeps this room from all jobs of the commit that are owed less, whatever the
+        order of the answers: its claim comes with the next proposal of the preemptor, and would evict what starts there
+        now. Growth that is owed its room and answered in this commit keeps it likewise. While a proposal for the job is
+        tried on the nodes, the others wait for their answer.
         """
         waits, tried = OwedWait(), OwedWait()
         for plan in state.plans.values():
@@ -257,6 +257,10 @@ class QuotaAccountant(Stage[AccountantState]):
                 tried.note(state.ledger, plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
         for ref, queue, demand in growth.owed(state, asked) if state.proposals else ():
             waits.note(state.ledger, ref, queue, demand)
+        for job in (proposal.candidate for proposal in state.proposals.values()):
+            short = state.ledger.shortfall(job.queue, job.demand, scratch, now=state.now, uid=job.ref.uid)
+            if short is not None and not short.hopeless:
+                waits.note(state.ledger, job.ref, job.queue, job.demand)
         for proposal in _owed_first(state):
             if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):
                 continue

@@ -198,6 +198,7 @@ class _Run:
 
     def _pass_time(self) -> None:
         until = self._stages.now + SETTLING_MS
+        self._join()  # A gang that has moved meanwhile has lost the pods beyond its minimum.
         while (deadline := self._stages.next_deadline()) is not None and deadline[0] <= until:
             self._stages.now = max(self._stages.now, deadline[0])
             self._settle()

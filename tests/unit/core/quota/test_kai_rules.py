@@ -9,7 +9,7 @@ from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.core.quota.evictionrules import Between
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.core.quota.trees.forest import Forest
-from muster.core.victimsearch.profiles import lower
+from muster.core.victimsearch.search import lower
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref
