@@ -44,6 +44,10 @@ def raycluster_problem(cluster: Obj) -> str:
         return f"RayCluster name should be no more than {words.MAX_CLUSTER_NAME} characters"
     if not _LABEL.fullmatch(name):
         return f"RayCluster name should be a valid DNS1035 label: {name}"
+    strategy = (cluster["spec"].get("upgradeStrategy") or {}).get("type")
+    creator = (cluster["metadata"].get("labels") or {}).get(words.FROM_KIND)
+    if strategy and creator in ("RayJob", "RayService"):
+        return f"upgradeStrategy cannot be set when RayCluster is created by {creator}"
     return _remembered(cluster["spec"], cluster_spec_problem)
 
 
@@ -51,9 +55,10 @@ def cluster_spec_problem(spec: Obj) -> str:
     """What is wrong with a cluster's spec."""
     if not _containers(spec["headGroupSpec"]):
         return "headGroupSpec should have at least one container"
-    problem = _amounts_problem(spec["headGroupSpec"])
+    problem = _amounts_problem(spec["headGroupSpec"]) or _sizes_problem("Head", spec["headGroupSpec"])
     if problem:
         return problem
+    second = _second_autoscaler(spec)
     autoscaling = bool(spec.get("enableInTreeAutoscaling"))
     names: set[str] = set()
     for group in spec.get("workerGroupSpecs") or ():
@@ -70,10 +75,29 @@ def cluster_spec_problem(spec: Obj) -> str:
             return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
         if autoscaling and group.get("suspend"):
             return f"worker group {name} cannot be suspended with Autoscaler enabled"
-        problem = _amounts_problem(group)
+        problem = _amounts_problem(group) or _sizes_problem(name, group)
         if problem:
             return problem
+        for key in () if second else ("idleTimeoutSeconds", "priority"):
+            if group.get(key) is not None and (group[key] or key != "priority"):
+                return f"worker group {name}: {key} is set, but autoscaler v2 is not enabled"
+    options = spec.get("historyServerOptions")
+    if options is not None and not (options.get("collectorOptions") or {}).get("image"):
+        return "historyServerOptions.collectorOptions.image must be set"
     return ""
+
+
+def _second_autoscaler(spec: Obj) -> bool:
+    env = (_containers(spec["headGroupSpec"])[0].get("env") or ()) if _containers(spec["headGroupSpec"]) else ()
+    named = [_object(each) for each in env] if isinstance(env, list) else []
+    asked = any(each.get("name") == "RAY_enable_autoscaler_v2" and each.get("value") in ("1", "true") for each in named)
+    return asked or (spec.get("autoscalerOptions") or {}).get("version") == "v2"
+
+
+def _sizes_problem(name: str, group: Obj) -> str:
+    params = _object(group.get("rayStartParams"))
+    twice = any(params.get(key) for key in ("num-cpus", "num-gpus", "memory", "resources")) and group.get("resources")
+    return f"resource fields should not be set in both rayStartParams and Resources for {name} group" if twice else ""
 
 
 def _remembered(spec: Obj, check: Callable[[Obj], str]) -> str:
