@@ -16,6 +16,11 @@ UNKNOWN = {
     "idleSuspend": "no release has the field yet",
 }
 """{the end of a field: why no release can be recorded with it}"""
+DIFFERS = {("1.6.2", "RayService serves rayClusterConfig.suspend true"): data.GONE}
+"""{(release, row): what this release does, where the next release does what the row says}
+
+1.6 writes the field into the serving cluster; 1.7 reads it when it makes a cluster.
+"""
 
 
 def told(row: Row, seen: Seen) -> str:
@@ -43,7 +48,8 @@ def told(row: Row, seen: Seen) -> str:
 def test_the_real_operator_does_what_the_row_says(version: str) -> None:
     known = [(row, RECORDS[version].get(row.name)) for row in rows()]
     wrong = {row.name: (told(row, seen), row.does) for row, seen in known
-             if seen is not None and not seen.dropped and told(row, seen) != row.does}  # fmt: skip
+             if seen is not None and not seen.dropped
+             and told(row, seen) != DIFFERS.get((version, row.name), row.does)}  # fmt: skip
     assert wrong == {}
 
 
