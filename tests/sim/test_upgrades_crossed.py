@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from test_upgrades import cores, limited, play_of, serves, upgraded
 
 from kit.elastic import CORE
 from kit.rayservices import IMAGE, ServicePlay
 from muster.events.decisions import EvictionOrdered, SuspensionOrdered
 from muster.model import api
-from test_upgrades import cores, limited, play_of, serves, upgraded
 
 
 def serving(most: int) -> ServicePlay:

@@ -94,6 +94,8 @@ async def _replaced(kube: KubeClient, definition: Object) -> None:
 class RealKubeRay(Cluster):
     """`async with RealKubeRay(plane, release)`: the operator runs, Ray's dashboards are stood in for."""
 
+    SWEPT_S = 240.0
+
     def __init__(self, plane: ControlPlane, release: Release, dashboards: Dashboards | None = None) -> None:
         super().__init__(plane, pods=True, remains=OURS)
         self.release = release
@@ -110,11 +112,12 @@ class RealKubeRay(Cluster):
 
     async def _run_kuberay(self) -> None:
         health = f"{LOOPBACK}:{free_port()}"
+        gates = ",".join(f"{gate}=true" for gate in GATES[self.release.version])
         component = Component(
             name="kuberay-operator",
             command=[
                 str(self.release.operator), "--reconcile-concurrency=4", "--qps=500", "--burst=1000",
-                "--enable-leader-election=false", f"--feature-gates={','.join(f'{gate}=true' for gate in GATES[self.release.version])}",
+                "--enable-leader-election=false", f"--feature-gates={gates}",
                 f"--metrics-addr={LOOPBACK}:{free_port()}", f"--health-probe-bind-address={health}",
             ],
             ready_url=f"http://{health}/readyz",

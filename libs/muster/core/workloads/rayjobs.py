@@ -110,8 +110,10 @@ def _invalid(cluster: RayClusterSpec, at: str) -> FieldProblem | None:
     Fields that exclude each other, of those that Muster reads; the rest shows when no pod comes.
     """
     options = cluster.autoscaler_options
-    v2 = options is not None and options.version == "v2" or head_env_is_true(cluster, "RAY_enable_autoscaler_v2")
-    groups = [(f"{at}.workerGroupSpecs[{index}]", group) for index, group in enumerate(cluster.worker_group_specs or ())]
+    v2 = (options is not None and options.version == "v2") or head_env_is_true(cluster, "RAY_enable_autoscaler_v2")
+    groups = [
+        (f"{at}.workerGroupSpecs[{index}]", group) for index, group in enumerate(cluster.worker_group_specs or ())
+    ]
     for path, group in ((f"{at}.headGroupSpec", cluster.head_group_spec), *groups):
         params = group.ray_start_params or {}
         if group.resources and any(params.get(name) for name in ("num-cpus", "num-gpus", "memory", "resources")):

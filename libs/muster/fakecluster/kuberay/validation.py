@@ -58,39 +58,42 @@ def cluster_spec_problem(spec: Obj) -> str:
     problem = _amounts_problem(spec["headGroupSpec"]) or _sizes_problem("Head", spec["headGroupSpec"])
     if problem:
         return problem
-    second = _second_autoscaler(spec)
-    autoscaling = bool(spec.get("enableInTreeAutoscaling"))
     names: set[str] = set()
     for group in spec.get("workerGroupSpecs") or ():
-        name = group["groupName"]
-        if not _containers(group):
-            return f"workerGroupSpec {name} should have at least one container"
-        if name in names:
-            return f"worker group name {name} is not unique"
-        names.add(name)
-        lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
-        if lowest < 0 or highest < 0:
-            return f"worker group {name}: minReplicas and maxReplicas must not be negative"
-        if highest < lowest:
-            return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
-        if autoscaling and group.get("suspend"):
-            return f"worker group {name} cannot be suspended with Autoscaler enabled"
-        problem = _amounts_problem(group) or _sizes_problem(name, group)
+        if group["groupName"] in names:
+            return f"worker group name {group['groupName']} is not unique"
+        names.add(group["groupName"])
+        problem = _group_problem(group, spec)
         if problem:
             return problem
-        for key in () if second else ("idleTimeoutSeconds", "priority"):
-            if group.get(key) is not None and (group[key] or key != "priority"):
-                return f"worker group {name}: {key} is set, but autoscaler v2 is not enabled"
     options = spec.get("historyServerOptions")
     if options is not None and not (options.get("collectorOptions") or {}).get("image"):
         return "historyServerOptions.collectorOptions.image must be set"
     return ""
 
 
+def _group_problem(group: Obj, spec: Obj) -> str:
+    name = group["groupName"]
+    if not _containers(group):
+        return f"workerGroupSpec {name} should have at least one container"
+    lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
+    if lowest < 0 or highest < 0:
+        return f"worker group {name}: minReplicas and maxReplicas must not be negative"
+    if highest < lowest:
+        return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
+    if spec.get("enableInTreeAutoscaling") and group.get("suspend"):
+        return f"worker group {name} cannot be suspended with Autoscaler enabled"
+    for key in () if _second_autoscaler(spec) else ("idleTimeoutSeconds", "priority"):
+        if group.get(key) is not None and (group[key] or key != "priority"):
+            return f"worker group {name}: {key} is set, but autoscaler v2 is not enabled"
+    return _amounts_problem(group) or _sizes_problem(name, group)
+
+
 def _second_autoscaler(spec: Obj) -> bool:
     env = (_containers(spec["headGroupSpec"])[0].get("env") or ()) if _containers(spec["headGroupSpec"]) else ()
-    named = [_object(each) for each in env] if isinstance(env, list) else []
-    asked = any(each.get("name") == "RAY_enable_autoscaler_v2" and each.get("value") in ("1", "true") for each in named)
+    entries = [_object(entry) for entry in env] if isinstance(env, list) else []
+    on = [entry for entry in entries if entry.get("value") in ("1", "true")]
+    asked = any(entry.get("name") == "RAY_enable_autoscaler_v2" for entry in on)
     return asked or (spec.get("autoscalerOptions") or {}).get("version") == "v2"
 
 

@@ -79,10 +79,11 @@ TEMPLATES: dict[str, str] = {
     "Muster uses spec.suspend",
     "upgrade_of_an_owned_cluster": "KubeRay makes no pods for a RayCluster with this field that a RayJob or a "
     "RayService owns; leave the field out",
-    "sizes_given_twice": "KubeRay makes no pods where rayStartParams of the group give sizes too; leave one of both out",
+    "sizes_given_twice": "KubeRay makes no pods where rayStartParams of the group give sizes too; leave out one of "
+    "both",
     "needs_autoscaler_v2": "KubeRay makes no pods where this field is set without the second version of Ray's "
     "autoscaler; set autoscalerOptions.version to v2, or leave the field out",
-    "suspended_beside_autoscaler": "KubeRay makes no pods of a RayCluster that scales itself while one of its groups is "
+    "suspended_beside_autoscaler": "KubeRay makes no pods of a RayCluster that scales itself while a group of it is "
     "suspended; leave the field out, or set enableInTreeAutoscaling to false",
     # --- node pools
     "many_pools": "declares {count} pools, more than {most}",
