@@ -111,14 +111,16 @@ def _invalid(cluster: RayClusterSpec, at: str) -> FieldProblem | None:
     """
     options = cluster.autoscaler_options
     v2 = (options is not None and options.version == "v2") or head_env_is_true(cluster, "RAY_enable_autoscaler_v2")
-    groups = [
-        (f"{at}.workerGroupSpecs[{index}]", group) for index, group in enumerate(cluster.worker_group_specs or ())
+    head, groups = cluster.head_group_spec, cluster.worker_group_specs or ()
+    sized = [(f"{at}.headGroupSpec", head.ray_start_params, head.resources)]
+    sized += [
+        (f"{at}.workerGroupSpecs[{n}]", group.ray_start_params, group.resources) for n, group in enumerate(groups)
     ]
-    for path, group in ((f"{at}.headGroupSpec", cluster.head_group_spec), *groups):
-        params = group.ray_start_params or {}
-        if group.resources and any(params.get(name) for name in ("num-cpus", "num-gpus", "memory", "resources")):
+    for path, params, resources in sized:
+        if resources and any((params or {}).get(name) for name in ("num-cpus", "num-gpus", "memory", "resources")):
             return problem(f"{path}.resources", "sizes_given_twice")
-    for path, group in groups:
+    for index, group in enumerate(groups):
+        path = f"{at}.workerGroupSpecs[{index}]"
         for name, value in (("idleTimeoutSeconds", group.idle_timeout_seconds), ("priority", group.priority or None)):
             if value is not None and not v2:
                 return problem(f"{path}.{name}", "needs_autoscaler_v2")
