@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_upgrades import cores, limited, play_of, serves, upgraded
+from test_upgrades import cores, limited, play_of, scaling, serves, upgraded
 
 from kit.elastic import CORE
 from kit.rayservices import IMAGE, ServicePlay
@@ -61,6 +61,20 @@ def test_two_edits_in_a_row_with_room_for_two_clusters(after_ms: int) -> None:
     play.edit(IMAGE, "ray:new")
     serves(play, 300_000, 8)
     assert upgraded(play) and play.charged() == 4 * CORE
+    assert not play.decided(SuspensionOrdered)
+    play.prove()
+
+
+@pytest.mark.parametrize("after_ms", [1_000, 6_000, 30_000, 70_000])
+def test_two_edits_in_a_row_of_one_that_scales_itself(after_ms: int) -> None:
+    play = play_of(7)
+    scaling(play)
+    play.cell.advance(20_000)
+    play.edit(IMAGE, "ray:one")
+    serves(play, after_ms, 7)
+    play.edit(IMAGE, "ray:new")
+    serves(play, 300_000, 7)
+    assert upgraded(play) and play.charged() == 3 * CORE
     assert not play.decided(SuspensionOrdered)
     play.prove()
 
