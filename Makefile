@@ -86,7 +86,7 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 	$(if $(AUTOSCALER),MUSTER_RAY_AUTOSCALER=$(AUTOSCALER) $(INSIDE) $(PYTEST) --durations=0 tests/ray/test_in_the_loop.py,\
 		$(INSIDE) $(PYTEST) --durations=5 tests/ray || $(call once_more,tests/ray,$(INSIDE)))
 
-kuberay: controlplane  ## the real KubeRay operator beside Muster: upgrades, all its samples (KUBERAY=a clone of its repository, once)
+kuberay: controlplane  ## the real KubeRay operator: edits of all fields; beside Muster upgrades and all samples (KUBERAY=a clone of its repository, once)
 	MUSTER_TEST_KUBERAY=$(KUBERAY) PYTHONPATH=tests $(BIN)/python -m kit.realkuberay build
 	$(INSIDE) $(PYTEST) --durations=5 tests/kuberay
 

@@ -93,6 +93,9 @@ class Cluster:
     which is all that most tests need. `remains`: what tests leave behind besides what all do.
     """
 
+    SWEPT_S = 60.0
+    """How long it may take until nothing of a test is left."""
+
     def __init__(
         self,
         plane: ControlPlane,
@@ -203,7 +206,7 @@ class Cluster:
                     await self.kube.request("DELETE", f"{head}{within}/{plural}", body=options)
             return not left
 
-        await until(gone, 60.0, 0.1)
+        await until(gone, self.SWEPT_S, 0.1)
         # A Muster that was killed holds the first for a while; the second is the record of its log. The next test has
         # another log.
         for path in (PATH, LEASES.path(NAMESPACE, name_of("main"))):

@@ -41,6 +41,8 @@ class Field(Struct, frozen=True):
     does: tuple[str, ...]
     record: str = ""
     """A recorded scenario of a real KubeRay with this edit or this field (tests/kit/records/kuberay)."""
+    invalid: bool = False
+    """KubeRay finds the whole spec invalid: by the other fields, this field may not have the value."""
 
 
 def template(cpu: str, image: str = "ray") -> Object:
@@ -57,6 +59,8 @@ SMALL: Object = {**group("small"), "replicas": 2, "numOfHosts": 1, "rayStartPara
 WORKERS = "workerGroupSpecs[0]"
 POLICY = {"policy": "DeleteCluster"}
 ON_END = {"onSuccess": POLICY, "onFailure": POLICY}
+COLLECTOR = {"collectorOptions": {"image": "collector", "env": [{"name": "STORAGE_BACKEND", "value": "S3"},
+                                                              {"name": "S3_REGION", "value": "any"}]}}  # fmt: skip
 RULES = {"deletionRules": [{"policy": "DeleteCluster", "condition": {"jobStatus": "SUCCEEDED", "ttlSeconds": 0}}]}
 
 OF_CLUSTERS: tuple[tuple[Field, str], ...] = (
@@ -64,12 +68,12 @@ OF_CLUSTERS: tuple[tuple[Field, str], ...] = (
     (Field("suspend", True, (STARTS, RESTARTS), "raycluster-suspended"), NOTHING),
     (Field("idleSuspend", True, (NEVER, GONE)), STUCK),
     (Field("managedBy", "kueue.x-k8s.io/multikueue", (NEVER, NOTHING), "raycluster-managed-by-other"), STUCK),
-    (Field("upgradeStrategy", {"type": "Recreate"}, (STARTS, NOTHING), "raycluster-template-edit-recreate"), SECOND),
+    (Field("upgradeStrategy", {"type": "Recreate"}, (STARTS, NOTHING), "raycluster-template-edit-recreate"), NOTHING),
     (Field("enableInTreeAutoscaling", True, (STARTS, NOTHING), "raycluster-autoscaling-v2"), SECOND),
     (Field("autoscalerOptions", {"resources": {"requests": {"cpu": "1"}}}, (STARTS, NOTHING)), SECOND),
     (Field("gcsFaultToleranceOptions", {"redisAddress": "redis:6379"}, (STARTS, NOTHING),
            "raycluster-gcs-fault-tolerance"), SECOND),
-    (Field("historyServerOptions", {"collectorOptions": {}}, (STARTS, NOTHING)), SECOND),
+    (Field("historyServerOptions", COLLECTOR, (STARTS, NOTHING)), SECOND),
     (Field("headGroupSpec.template", template("2"), (STARTS, NOTHING), "raycluster-template-edit"), SECOND),
     (Field("headGroupSpec.rayStartParams", {"num-cpus": "0"}, (STARTS, NOTHING)), SECOND),
     (Field("headGroupSpec.resources", {"CPU": "0"}, (STARTS, NOTHING)), SECOND),
@@ -80,14 +84,14 @@ OF_CLUSTERS: tuple[tuple[Field, str], ...] = (
     (Field(f"{WORKERS}.minReplicas", 3, (STARTS, MORE), "raycluster-replicas-over-max-and-under-min"), NOTHING),
     (Field(f"{WORKERS}.maxReplicas", 1, (STARTS, FEWER), "raycluster-replicas-over-max-and-under-min"), NOTHING),
     (Field(f"{WORKERS}.numOfHosts", 2, (STARTS, MORE), "raycluster-multi-host"), SECOND),
-    (Field(f"{WORKERS}.suspend", True, (STARTS, FEWER), "raycluster-group-suspended"), NOTHING),
+    (Field(f"{WORKERS}.suspend", True, (STARTS, FEWER), "raycluster-group-suspended"), SECOND),
     (Field(f"{WORKERS}.scaleStrategy", {"workersToDelete": ["no-such-pod"]}, (STARTS, NOTHING),
            "raycluster-autoscaling-v1"), NOTHING),
     (Field(f"{WORKERS}.template", template("2"), (STARTS, NOTHING), "raycluster-template-edit"), SECOND),
     (Field(f"{WORKERS}.rayStartParams", {"num-cpus": "1"}, (STARTS, NOTHING)), SECOND),
     (Field(f"{WORKERS}.resources", {"CPU": "1"}, (STARTS, NOTHING)), SECOND),
-    (Field(f"{WORKERS}.idleTimeoutSeconds", 5, (STARTS, NOTHING)), SECOND),
-    (Field(f"{WORKERS}.priority", 5, (STARTS, NOTHING)), SECOND),
+    (Field(f"{WORKERS}.idleTimeoutSeconds", 5, (NEVER, NOTHING), invalid=True), NOTHING),
+    (Field(f"{WORKERS}.priority", 5, (NEVER, NOTHING), invalid=True), NOTHING),
 )  # fmt: skip
 
 OF_JOBS: tuple[Field, ...] = (

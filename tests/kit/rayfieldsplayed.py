@@ -78,17 +78,17 @@ def rows() -> list[Row]:
 
 
 def _within(field: Field, part: str) -> Field:
-    return Field(f"{part}.{field.path}", field.value, field.does, field.record)
+    return Field(f"{part}.{field.path}", field.value, field.does, field.record, field.invalid)
 
 
 def _does(kind: str, state: str, field: Field, service: str) -> str:
     """A RayJob's cluster is made once, from the spec of that moment; a RayService follows its spec."""
     if kind == "RayCluster":
         return field.does[data.CLUSTER_STATES.index(state)]
-    if state == "waits" and field.path != "managedBy":
-        return field.does[0] if field.path != "suspend" else data.NEVER
-    if field.path == "managedBy":
-        return data.NEVER if state == "waits" else data.NOTHING if kind == "RayJob" else service
+    if field.invalid:
+        return data.DIES if kind == "RayJob" else data.NEVER if state == "waits" else data.NOTHING
+    if state == "waits":
+        return data.NEVER if field.path in ("suspend", "managedBy", "upgradeStrategy") else field.does[0]
     return data.NOTHING if kind == "RayJob" else service
 
 

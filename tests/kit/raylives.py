@@ -122,8 +122,11 @@ class RayLife(RayOwner):
             maxReplicas=max(rng.choice((2, 5, 10)), least),
             numOfHosts=hosts,
         )
-        obj["spec"]["workerGroupSpecs"][0]["idleTimeoutSeconds"] = idle = rng.choice((10, 20, 60))
-        obj["spec"]["autoscalerOptions"] = {"version": rng.choice(("v1", "v2"))}
+        idle, version = rng.choice((10, 20, 60)), rng.choice(("v1", "v2"))
+        obj["spec"]["autoscalerOptions"] = {"version": version}
+        # KubeRay takes a group's own time with the second version alone.
+        timed = obj["spec"]["workerGroupSpecs"][0] if version == "v2" else obj["spec"]["autoscalerOptions"]
+        timed["idleTimeoutSeconds"] = idle
         if hosts == 1 and rng.random() < 0.4:
             obj["metadata"]["annotations"] = {IPPR: self.ippr()}
         if rng.random() < 0.15:

@@ -126,3 +126,38 @@ async def _standing(cluster: RealKubeRay, kind: str, name: str) -> str:
     names = ",".join(part["rayClusterName"] for part in parts if part.get("rayClusterName"))
     has = await cluster.kube.list_objects("v1", "Pod", MANAGED, labels=f"ray.io/cluster in ({names})")
     return "" if names and has else word or "no pods"
+
+
+async def test_the_rayjobs_of_a_raycronjob_are_queued_and_run(
+    plane: ControlPlane, release: Release, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """KubeRay's own sample, which starts a RayJob each minute, without the flag that most users do not know."""
+    async with RealKubeRay(plane, release) as cluster:
+        await cluster.kube.create(room(wide=False))
+        async with running(cluster, nats_server.url, tmp_path):
+            [body] = [body for _, body in release.samples() if body.get("kind") == "RayCronJob"]
+            body["metadata"]["namespace"] = MANAGED
+            del body["spec"]["jobTemplate"]["shutdownAfterJobFinishes"]
+            await cluster.kube.create(body)
+
+            async def made() -> list[Object]:
+                return list(await cluster.kube.list_objects(RAY, "RayJob", MANAGED))
+
+            [first, *_] = await cluster.until(made, 100.0, "the first RayJob") or ()
+            name = first["metadata"]["name"]
+
+            async def phase() -> bool:
+                unit = await cluster.kube.find(SCHEDULING, "QueueUnit", f"{name}{suffix_of('RayJob')}", MANAGED)
+                return bool(unit) and unit["status"].get("phase") == "Enqueued"
+
+            await cluster.until(phase, 30.0, "the first RayJob to be queued")
+            assert not await cluster.pods(MANAGED), "nothing runs without quota"
+            await cluster.kube.patch(TREES, "ElasticQuotaTree", "tree", "kube-system",
+                                     patch={"spec": room(wide=True)["spec"]})  # fmt: skip
+
+            async def runs() -> bool:
+                word = await _standing(cluster, "RayJob", name)
+                assert word not in DEAD
+                return not word
+
+            await cluster.until(runs, 60.0, "the first RayJob to run")

@@ -265,7 +265,7 @@ def test_the_collector_of_the_history_server_is_counted_in_every_pod(options: An
     """Row 18, and a worker that is granted later is charged with its collector too."""
     play = ElasticPlay()
     made = raycluster(replicas=1, minReplicas=1)
-    made["spec"]["historyServerOptions"] = {"collectorOptions": options}
+    made["spec"]["historyServerOptions"] = {"collectorOptions": {"image": "collector", **options}}
     scaler = play.create(made)
     assert play.cpu() == HEAD_CPU + CORE + 2 * each
     scaler.start("actor-1")

@@ -58,6 +58,10 @@ KindCode = Literal[
     "has_deletion_rules",
     "submitter_in_kai_queue",
     "suspends_its_cluster",
+    "upgrade_of_an_owned_cluster",
+    "sizes_given_twice",
+    "needs_autoscaler_v2",
+    "suspended_beside_autoscaler",
 ]
 """Why a job of some kind cannot be queued."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from kit import jobs
+from kit.beside import beside
 from kit.cluster import RUN_FOR, Cluster, takes_pods
 from kit.controlplane import ControlPlane, User
 from kit.controlplane.plane import KWOK
@@ -29,7 +30,8 @@ OPERATOR = User(KUBERAY.name)
 """KubeRay's own account, with the rights of KubeRay's own role."""
 ADDRESSES = "198.18.0.0/15"
 """Of pods: an EndpointSlice may have no loopback address. Nothing leads there, see kit.realray.network."""
-GATES = "RayServiceIncrementalUpgrade=true,RayCronJob=true"
+GATES = {"1.6.2": ("RayServiceIncrementalUpgrade", "RayCronJob"),
+         "1.7.0": ("RayServiceIncrementalUpgrade", "RayCronJob", "RayClusterHistoryServer")}  # fmt: skip
 BIG = {"cpu": "512", "memory": "8Ti", "pods": "500", "nvidia.com/gpu": "64", "google.com/tpu": "64"}
 ROOMS = tuple(f"room-{number}" for number in range(7))
 """Managed namespaces in which Alice works."""
@@ -92,6 +94,8 @@ async def _replaced(kube: KubeClient, definition: Object) -> None:
 class RealKubeRay(Cluster):
     """`async with RealKubeRay(plane, release)`: the operator runs, Ray's dashboards are stood in for."""
 
+    SWEPT_S = 240.0
+
     def __init__(self, plane: ControlPlane, release: Release, dashboards: Dashboards | None = None) -> None:
         super().__init__(plane, pods=True, remains=OURS)
         self.release = release
@@ -108,11 +112,12 @@ class RealKubeRay(Cluster):
 
     async def _run_kuberay(self) -> None:
         health = f"{LOOPBACK}:{free_port()}"
+        gates = ",".join(f"{gate}=true" for gate in GATES[self.release.version])
         component = Component(
             name="kuberay-operator",
             command=[
                 str(self.release.operator), "--reconcile-concurrency=4", "--qps=500", "--burst=1000",
-                "--enable-leader-election=false", f"--feature-gates={GATES}",
+                "--enable-leader-election=false", f"--feature-gates={gates}",
                 f"--metrics-addr={LOOPBACK}:{free_port()}", f"--health-probe-bind-address={health}",
             ],
             ready_url=f"http://{health}/readyz",
@@ -129,7 +134,29 @@ class RealKubeRay(Cluster):
     async def sweep(self) -> None:
         for plural in BESIDE:
             await self.kube.request("DELETE", f"/api/v1/namespaces/video/{plural}")
-        await super().sweep()
+        async with beside(self._let_go()):
+            try:
+                await super().sweep()
+            except AssertionError as err:
+                raise AssertionError(f"left: {await self._left()}") from err
+
+    async def _left(self) -> list[str]:
+        listed = [await self.kube.request("GET", path) for path in self._remains if not path.endswith("/events")]
+        metas = [(found.get("kind", ""), item["metadata"]) for found in listed for item in found["items"]]
+        return [f"{kind} {meta['name']} {meta.get('finalizers')} {meta.get('deletionTimestamp')}"
+                for kind, meta in metas]  # fmt: skip
+
+    async def _let_go(self) -> None:
+        """There is no Redis to clean up, and no operator of an object that another one manages."""
+        while True:
+            with contextlib.suppress(ApiError, aiohttp.ClientError):
+                for kind in ("RayJob", "RayService", "RayCluster"):
+                    for body in await self.kube.list_objects("ray.io/v1", kind):
+                        meta = body["metadata"]
+                        if meta.get("deletionTimestamp") and meta.get("finalizers"):
+                            patch = {"metadata": {"finalizers": None}}
+                            await self.kube.patch("ray.io/v1", kind, meta["name"], meta["namespace"], patch=patch)
+            await asyncio.sleep(0.5)
 
     async def _submitters(self) -> None:
         """What submits a job ends after the job, as Ray's does."""

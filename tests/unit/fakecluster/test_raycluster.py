@@ -232,7 +232,7 @@ def test_sidecars_are_as_their_options_say() -> None:
     env, source = [{"name": "A", "value": "b"}], [{"secretRef": {"name": "token"}}]
     scaler = {"image": "other:1", "imagePullPolicy": "Always", "resources": amounts, "env": env, "envFrom": source}
     spec = cluster_spec(group("a", replicas=1), enableInTreeAutoscaling=True, autoscalerOptions=scaler)
-    spec["historyServerOptions"] = {"collectorOptions": {"resources": amounts}}
+    spec["historyServerOptions"] = {"collectorOptions": {"image": "collector", "resources": amounts}}
     of_head, of_worker = (body["spec"]["containers"] for body in Look(raycluster(**spec)).bodies)
     assert {**of_head[1], "env": of_head[1]["env"][-1:]} == {"name": "autoscaler", "args": of_head[1]["args"], **scaler}
     assert [each["name"] for each in of_head] == [of_head[0]["name"], "autoscaler", "hs-collector"]

@@ -94,10 +94,12 @@ class Entry(Struct):
     """For a Ray cluster that scales itself: the granted replicas of each worker group."""
     fixed: Counts = field(default_factory=dict)
     """For a Ray cluster charged with a fixed size: its pods by worker group."""
-    upgrading: bool = False
-    """A RayService is granted a new cluster beside the serving one."""
+    upgrading: str = ""
+    """A RayService is granted a new cluster beside the serving one: the uid of the new cluster."""
     outgoing: Vector = field(default_factory=dict)
-    """For a RayService that scales itself: the grant of the cluster that ends with the upgrade."""
+    """The grant of the cluster that ends with the upgrade."""
+    incoming: Vector = field(default_factory=dict)
+    """The grant of the new cluster, as it began."""
     outgoing_pods: int = 0
     cut: Counts = field(default_factory=dict)
     """For a cluster under an order to release workers: the workers left in these groups; else empty."""

@@ -101,6 +101,7 @@ class AutoscalerOptions(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
     upscaling_mode: str | None = None
     idle_timeout_seconds: int | None = None
+    version: object = None
 
 
 class CollectorOptions(Struct, frozen=True):
@@ -124,6 +125,7 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
     gcs_fault_tolerance_options: dict[str, object] | None = None
     history_server_options: HistoryServerOptions | None = None
     tls_options: object = None
+    upgrade_strategy: object = None
 
     @property
     def rests(self) -> bool:
@@ -303,10 +305,15 @@ def _tls(spec: RayClusterSpec) -> bool:
     """Whether the gRPC of the head uses TLS: by the environment of the head, or by KubeRay's own option."""
     if isinstance(spec.tls_options, dict) and spec.tls_options.get("enabled") is True:
         return True
+    return head_env_is_true(spec, "RAY_USE_TLS")
+
+
+def head_env_is_true(spec: RayClusterSpec, name: str) -> bool:
+    """Whether the first container of the head sets this variable to ``1`` or ``true``."""
     containers = spec.head_group_spec.template.spec.containers
     env = containers[0].env if containers else None
     entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
-    return any(entry.get("name") == "RAY_USE_TLS" and _is(entry.get("value"), *TRUE) for entry in entries)
+    return any(entry.get("name") == name and _is(entry.get("value"), *TRUE) for entry in entries)
 
 
 def _is(value: object, *words: str) -> bool:

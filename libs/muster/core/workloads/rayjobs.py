@@ -16,7 +16,7 @@ from muster.core.objects.meta import KAI_QUEUE, Meta
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Needs, foreign_manager
 from muster.core.workloads.defined import ObjectView, Parts, Special
-from muster.core.workloads.ray import OPERATOR, RayClusterSpec, add_cluster, served_at
+from muster.core.workloads.ray import OPERATOR, RayClusterSpec, add_cluster, head_env_is_true, served_at
 from muster.core.workloads.rayscaling import as_admitted, elastic_of
 from muster.model.placing import ANYWHERE
 from muster.model.problem import FieldProblem, problem
@@ -98,7 +98,35 @@ def _never_runs(cluster: RayClusterSpec, at: str) -> FieldProblem | None:
     for name, rests in (("suspend", cluster.suspend), ("idleSuspend", cluster.idle_suspend)):
         if rests:
             return problem(f"{at}.{name}", "suspends_its_cluster")
-    return foreign_manager(f"{at}.managedBy", cluster.managed_by, OPERATOR)
+    strategy = cluster.upgrade_strategy
+    if isinstance(strategy, dict) and strategy.get("type") is not None:
+        return problem(f"{at}.upgradeStrategy", "upgrade_of_an_owned_cluster")
+    return foreign_manager(f"{at}.managedBy", cluster.managed_by, OPERATOR) or _invalid(cluster, at)
+
+
+def _invalid(cluster: RayClusterSpec, at: str) -> FieldProblem | None:
+    """Why KubeRay leaves a cluster alone, in every version that has the field. Source: KubeRay's validation.go.
+
+    Fields that exclude each other, of those that Muster reads; the rest shows when no pod comes.
+    """
+    options = cluster.autoscaler_options
+    v2 = (options is not None and options.version == "v2") or head_env_is_true(cluster, "RAY_enable_autoscaler_v2")
+    head, groups = cluster.head_group_spec, cluster.worker_group_specs or ()
+    sized = [(f"{at}.headGroupSpec", head.ray_start_params, head.resources)]
+    sized += [
+        (f"{at}.workerGroupSpecs[{n}]", group.ray_start_params, group.resources) for n, group in enumerate(groups)
+    ]
+    for path, params, resources in sized:
+        if resources and any((params or {}).get(name) for name in ("num-cpus", "num-gpus", "memory", "resources")):
+            return problem(f"{path}.resources", "sizes_given_twice")
+    for index, group in enumerate(groups):
+        path = f"{at}.workerGroupSpecs[{index}]"
+        for name, value in (("idleTimeoutSeconds", group.idle_timeout_seconds), ("priority", group.priority or None)):
+            if value is not None and not v2:
+                return problem(f"{path}.{name}", "needs_autoscaler_v2")
+        if group.suspend and cluster.enable_in_tree_autoscaling:
+            return problem(f"{path}.suspend", "suspended_beside_autoscaler")
+    return None
 
 
 def _cluster(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:
@@ -110,7 +138,7 @@ def _cluster(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Par
     if elastic is not None:
         served = served_at(meta.name, spec, view.get("status.head"), view.get("status.endpoints"))
         elastic = replace(elastic, served=served) if served is not None else elastic
-    return Parts(IDLE if cluster.idle_suspend else None, elastic)
+    return Parts(IDLE if cluster.idle_suspend else _invalid(cluster, "spec") if suspended else None, elastic)
 
 
 def _service(view: ObjectView, meta: Meta, needs: Needs, suspended: bool) -> Parts:

@@ -27,7 +27,7 @@ def rests(cluster: Obj) -> bool:
     return bool(cluster["spec"].get("suspend") or cluster["spec"].get("idleSuspend"))
 
 
-SCALED = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy", "suspend")
+SCALED = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")
 """What of a worker group changes in place."""
 
 
@@ -37,5 +37,5 @@ def config_hash(spec: Obj, groups: int | None = None) -> str:
         {key: value for key, value in group.items() if key not in SCALED}
         for group in (spec.get("workerGroupSpecs") or ())[:groups]
     ]
-    kept = {key: value for key, value in spec.items() if key != "suspend"}
+    kept = {key: value for key, value in spec.items() if key not in ("suspend", "upgradeStrategy")}
     return derived_suffix("hash", repr({**kept, "workerGroupSpecs": told}))

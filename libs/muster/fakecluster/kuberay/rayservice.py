@@ -17,7 +17,7 @@ from muster.fakecluster.kuberay.events import warning
 from muster.fakecluster.kuberay.groups import config_hash
 from muster.fakecluster.kuberay.rayjob import with_empty_structs
 from muster.fakecluster.kuberay.settings import OperatorSettings
-from muster.fakecluster.kuberay.validation import name_problem
+from muster.fakecluster.kuberay.validation import cluster_spec_problem, name_problem
 from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan, Replace, owner_of
 from muster.model.api import PODS, RAYCLUSTERS, RAYSERVICES
 
@@ -87,7 +87,7 @@ def reconcile_rayservice(seen: RayServiceSeen, now: int, settings: OperatorSetti
     if words.SERVICE_FINALIZER not in (service["metadata"].get("finalizers") or ()):
         return OperationPlan((_with_finalizer(service),))
     look = _Look(seen, now)
-    problem = name_problem(service["metadata"]["name"])
+    problem = name_problem(service["metadata"]["name"]) or cluster_spec_problem(service["spec"]["rayClusterConfig"])
     if problem:
         look.mark(READY, "False", "ValidationFailed")
         look.operations.append(warning(service, "ValidationFailed", problem, now))

@@ -44,6 +44,10 @@ def raycluster_problem(cluster: Obj) -> str:
         return f"RayCluster name should be no more than {words.MAX_CLUSTER_NAME} characters"
     if not _LABEL.fullmatch(name):
         return f"RayCluster name should be a valid DNS1035 label: {name}"
+    strategy = (cluster["spec"].get("upgradeStrategy") or {}).get("type")
+    creator = (cluster["metadata"].get("labels") or {}).get(words.FROM_KIND)
+    if strategy and creator in ("RayJob", "RayService"):
+        return f"upgradeStrategy cannot be set when RayCluster is created by {creator}"
     return _remembered(cluster["spec"], cluster_spec_problem)
 
 
@@ -51,29 +55,52 @@ def cluster_spec_problem(spec: Obj) -> str:
     """What is wrong with a cluster's spec."""
     if not _containers(spec["headGroupSpec"]):
         return "headGroupSpec should have at least one container"
-    problem = _amounts_problem(spec["headGroupSpec"])
+    problem = _amounts_problem(spec["headGroupSpec"]) or _sizes_problem("Head", spec["headGroupSpec"])
     if problem:
         return problem
-    autoscaling = bool(spec.get("enableInTreeAutoscaling"))
     names: set[str] = set()
     for group in spec.get("workerGroupSpecs") or ():
-        name = group["groupName"]
-        if not _containers(group):
-            return f"workerGroupSpec {name} should have at least one container"
-        if name in names:
-            return f"worker group name {name} is not unique"
-        names.add(name)
-        lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
-        if lowest < 0 or highest < 0:
-            return f"worker group {name}: minReplicas and maxReplicas must not be negative"
-        if highest < lowest:
-            return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
-        if autoscaling and group.get("suspend"):
-            return f"worker group {name} cannot be suspended with Autoscaler enabled"
-        problem = _amounts_problem(group)
+        if group["groupName"] in names:
+            return f"worker group name {group['groupName']} is not unique"
+        names.add(group["groupName"])
+        problem = _group_problem(group, spec)
         if problem:
             return problem
+    options = spec.get("historyServerOptions")
+    if options is not None and not (options.get("collectorOptions") or {}).get("image"):
+        return "historyServerOptions.collectorOptions.image must be set"
     return ""
+
+
+def _group_problem(group: Obj, spec: Obj) -> str:
+    name = group["groupName"]
+    if not _containers(group):
+        return f"workerGroupSpec {name} should have at least one container"
+    lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
+    if lowest < 0 or highest < 0:
+        return f"worker group {name}: minReplicas and maxReplicas must not be negative"
+    if highest < lowest:
+        return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
+    if spec.get("enableInTreeAutoscaling") and group.get("suspend"):
+        return f"worker group {name} cannot be suspended with Autoscaler enabled"
+    for key in () if _second_autoscaler(spec) else ("idleTimeoutSeconds", "priority"):
+        if group.get(key) is not None and (group[key] or key != "priority"):
+            return f"worker group {name}: {key} is set, but autoscaler v2 is not enabled"
+    return _amounts_problem(group) or _sizes_problem(name, group)
+
+
+def _second_autoscaler(spec: Obj) -> bool:
+    env = (_containers(spec["headGroupSpec"])[0].get("env") or ()) if _containers(spec["headGroupSpec"]) else ()
+    entries = [_object(entry) for entry in env] if isinstance(env, list) else []
+    on = [entry for entry in entries if entry.get("value") in ("1", "true")]
+    asked = any(entry.get("name") == "RAY_enable_autoscaler_v2" for entry in on)
+    return asked or (spec.get("autoscalerOptions") or {}).get("version") == "v2"
+
+
+def _sizes_problem(name: str, group: Obj) -> str:
+    params = _object(group.get("rayStartParams"))
+    twice = any(params.get(key) for key in ("num-cpus", "num-gpus", "memory", "resources")) and group.get("resources")
+    return f"resource fields should not be set in both rayStartParams and Resources for {name} group" if twice else ""
 
 
 def _remembered(spec: Obj, check: Callable[[Obj], str]) -> str:

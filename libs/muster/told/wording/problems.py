@@ -77,6 +77,14 @@ TEMPLATES: dict[str, str] = {
     "queue; set it to HTTPMode, SidecarMode or InteractiveMode",
     "suspends_its_cluster": "keeps the RayCluster suspended once its owner is resumed; leave the field out, "
     "Muster uses spec.suspend",
+    "upgrade_of_an_owned_cluster": "KubeRay makes no pods for a RayCluster with this field that a RayJob or a "
+    "RayService owns; leave the field out",
+    "sizes_given_twice": "KubeRay makes no pods where rayStartParams of the group give sizes too; leave out one of "
+    "both",
+    "needs_autoscaler_v2": "KubeRay makes no pods where this field is set without the second version of Ray's "
+    "autoscaler; set autoscalerOptions.version to v2, or leave the field out",
+    "suspended_beside_autoscaler": "KubeRay makes no pods of a RayCluster that scales itself while a group of it is "
+    "suspended; leave the field out, or set enableInTreeAutoscaling to false",
     # --- node pools
     "many_pools": "declares {count} pools, more than {most}",
     "not_a_pool": "{because}; it is JSON with the keys {keys}",

@@ -78,11 +78,10 @@ def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharg
     """The grant from here on. A request on top of another grant is void."""
     uid = event.ref.uid
     if isinstance(event, GrowthGranted) and event.pending is not None:
-        entry.upgrading = True
+        entry.upgrading, entry.incoming = event.pending.uid, beyond(event.grant, entry.request)
         if not state.presence.children.get(uid, {}).get(event.pending.uid):  # Else the cluster runs already.
             state.opened[event.pending.uid] = uid
-        if event.groups:
-            entry.outgoing, entry.outgoing_pods = dict(entry.request), entry.pods
+        entry.outgoing, entry.outgoing_pods = dict(entry.request), entry.pods
     entry.groups, entry.request = dict(event.groups), event.grant
     entry.aside, entry.pods = event.aside, event.grant_pods
     state.growths.pop(uid, None)

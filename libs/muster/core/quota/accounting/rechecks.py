@@ -75,20 +75,23 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
 
 
 def note_upgraded(state: AccountantState, entry: Entry) -> None:
-    """Once one cluster of an upgraded RayService is left, the grant of the other one ends."""
+    """Once one cluster of an upgraded RayService runs, the grant of the other one ends.
+
+    The spec may say something else by then: the next upgrade, which waits. So the grants of the two clusters count.
+    """
     uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
-    if not entry.upgrading or workload is None or workload.outgoing or uid in state.opened.values():
+    left = state.presence.children.get(uid, {})
+    if not entry.upgrading or workload is None or uid in state.opened.values() or len(left) > 1:
         return
-    if len(state.presence.children.get(uid, ())) < 2:
-        tree = state.ledger.tree_of(entry.queue)
-        need = need_of(tree, workload, entry.flavors)
-        if entry.groups:
-            entry.request, entry.pods = beyond(entry.request, entry.outgoing), max(entry.pods - entry.outgoing_pods, 0)
-        else:
-            entry.request, entry.fixed = lowest(entry.request, need), workload.fixed_pods
-            entry.pods = min(entry.pods, sum(entry.fixed.values()))
-        entry.upgrading, entry.outgoing, entry.outgoing_pods = False, {}, 0
-        entry.aside = aside_of(tree, workload, need, entry.flavors)
+    if entry.groups:
+        entry.request, entry.pods = beyond(entry.request, entry.outgoing), max(entry.pods - entry.outgoing_pods, 0)
+    else:
+        stays = entry.incoming if entry.upgrading in left or not left else entry.outgoing
+        entry.request, entry.fixed = lowest(entry.request, stays), state.scaling.fixed_of(workload)
+        entry.pods = min(entry.pods, sum(entry.fixed.values()))
+    entry.upgrading, entry.outgoing, entry.incoming, entry.outgoing_pods = "", {}, {}, 0
+    tree = state.ledger.tree_of(entry.queue)
+    entry.aside = aside_of(tree, workload, need_of(tree, workload, entry.flavors), entry.flavors)
 
 
 def is_active(workload: Workload | None) -> bool:
