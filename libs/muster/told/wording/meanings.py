@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from muster.model.closed import IncompleteTableError, total
+from muster.model.language import say
 from muster.model.resources import format_vector
 from muster.model.text import span
 from muster.told.codes.codetable import CODES, REFUSED, JobCode
@@ -142,47 +143,49 @@ MEANINGS: dict[JobCode, Meaning] = {
 def charged(status: JobStatus) -> str:
     """``gpu 8 at root/a``: the charge of a job."""
     request = status.charge.request if status.charge is not None else {}
-    return f"{format_vector(request)} at {status.queue}"
+    return say("{request} at {queue}", request=format_vector(request), queue=status.queue)
 
 
 class Words(NamedTuple):
     """The sentence of a code without values. ``text``: for people; None: the place in the queue and the reason."""
 
-    reason: Reason
+    reason: Callable[[], Reason]
     text: Callable[[JobStatus, int], str] | None
 
 
 def _running(status: JobStatus, now: int) -> str:
-    runs = f"It has run for {span(max(0, now - status.since))}" if status.since else "It runs"
-    lost = f". Now: {explain.on_lost_node(status.lost)}" if status.lost else ""
-    return f"{runs}, charged with {charged(status)}{lost}"
+    runs = say("It has run for {ran}", ran=span(max(0, now - status.since))) if status.since else say("It runs")
+    lost = say(". Now: {lost}", lost=explain.on_lost_node(status.lost)) if status.lost else ""
+    return say("{runs}, charged with {charged}{lost}", runs=runs, charged=charged(status), lost=lost)
 
 
 def _admitted(status: JobStatus, now: int) -> str:
-    ago = f"{span(now - status.since)} ago" if now > status.since else "just now"
-    return f"It was admitted {ago} ({charged(status)}) and is being resumed"
+    ago = say("{ago} ago", ago=span(now - status.since)) if now > status.since else say("just now")
+    return say("It was admitted {ago} ({charged}) and is being resumed", ago=ago, charged=charged(status))
 
 
 def _said(code: str, text: str) -> Words:
-    return Words(Reason(code, code, text), lambda _status, _now: text)
+    return Words(lambda: Reason(code, code, say(text)), lambda _status, _now: say(text))
 
 
 PLAIN: dict[JobCode, Words] = {
     "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster does not touch it"),
     "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
     "BeingTried": Words(
-        explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"
+        lambda: explain.waiting_untried(0),
+        lambda status, _: say("It is being tried in queue {queue} right now", queue=status.queue),
     ),
-    "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
-    "BehindHead": Words(explain.BEHIND_HEAD, None),
+    "LogNearlyFull": Words(explain.log_nearly_full, None),
+    "BehindHead": Words(explain.behind_head, None),
     "WouldBeAdmitted": Words(
-        explain.ADMITTED,
-        lambda status, _: (
-            f"It would be admitted ({charged(status)}): nothing is resumed, because this Muster only observes"
+        explain.being_started,
+        lambda status, _: say(
+            "It would be admitted ({charged}): nothing is resumed, because this Muster only observes",
+            charged=charged(status),
         ),
     ),
-    "Admitted": Words(explain.ADMITTED, _admitted),
-    "Running": Words(explain.RUNNING, _running),
+    "Admitted": Words(explain.being_started, _admitted),
+    "Running": Words(explain.running, _running),
 }
 
 total(MEANINGS, JobCode, f"{FILE} (MEANINGS)")
