@@ -7,6 +7,7 @@ English text is the id of the message. A catalogue has the text of the same id i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,7 +38,7 @@ def english() -> bool:
 
 def say(text: str, /, **values: object) -> str:
     """A message with its values, in the language in force. ``text``: the English text, with a name for each value."""
-    return translated(text).format(**values)
+    return _spaced(translated(text).format(**values))
 
 
 def translated(text: str) -> str:
@@ -50,7 +51,15 @@ def say_many(number: int, one: str, many: str, /, **values: object) -> str:
     """A message that depends on a number: ``one`` is the English text for 1, ``many`` the text for all others."""
     catalogue = _CATALOGUE.get()
     text = (one if number == 1 else many) if catalogue is None else catalogue.ngettext(one, many, number)
-    return text.format(**values)
+    return _spaced(text.format(**values))
+
+
+_SEAM = re.compile("(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`%])(?=[\u4e00-\u9fff])")
+
+
+def _spaced(text: str) -> str:
+    """With a blank between Chinese and Latin letters, as Chinese technical texts have. English stays as it is."""
+    return text if text.isascii() else _SEAM.sub(" ", text)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

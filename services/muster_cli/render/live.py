@@ -6,6 +6,7 @@ import textwrap
 
 from rich.text import Text
 
+from muster.model.language import say
 from muster.told.views.narrator import NarratedEvent
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
@@ -27,7 +28,7 @@ class LiveLines:
         """The lines of one entry; none for an unimportant entry."""
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
-        word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
+        word = say("would admit") if entry.word == "admitted" and not self._acting else say(entry.word)
         subject = entry.subject
         self._job_width = min(max(self._job_width, len(subject)), MAX_JOB_WIDTH)
         head = [

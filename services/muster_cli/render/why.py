@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import counted, instant, moment, span
 from muster.told.codes.codetable import CODES
 from muster.told.views.story import JobStory, Standing, StoryEntry
@@ -32,7 +33,7 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
     lines += happening_lines(shown, width, story.happenings[0].entry.at if story.happenings else 0)
     hidden = len(story.happenings) - len(shown)
     if hidden:
-        lines.append(styled((f"  ({counted(hidden, 'small step')} left out: --all)", DIM)))
+        lines.append(styled((say("  ({hidden} left out: --all)", hidden=counted(hidden, "small step")), DIM)))
     lines.append(Text())
     lines += [styled((f"  {note}", DIM)) for note in _notes(story)]
     return lines
@@ -62,14 +63,14 @@ def _holders(standing: Standing) -> list[Text]:
     wanting = standing.wanting
     if wanting is None or not wanting.holders:
         return []
-    lines = [styled((f"  In use at {wanting.quota}:", DIM))]
+    lines = [styled((say("  In use at {quota}:", quota=wanting.quota), DIM))]
     size = max(len(holder.job) for holder in wanting.holders)
     lines += [
         Text(f"    {holder.job.ljust(size)}  {wanting.resource} {holder.amount}  {holder.text}")
         for holder in wanting.holders
     ]
     if wanting.held_by > len(wanting.holders):
-        lines.append(Text(f"    and {wanting.held_by - len(wanting.holders)} more"))
+        lines.append(Text(say("    and {hidden} more", hidden=wanting.held_by - len(wanting.holders))))
     return lines
 
 
@@ -81,7 +82,7 @@ def happening_lines(shown: list[StoryEntry], width: int, begin: int = 0) -> list
         at = moment(happening.entry.at)
         if at[:10] != day:
             day = at[:10]
-            lines.append(styled((f"  — {day} (UTC) —", DIM)))
+            lines.append(styled((say("  — {day} (UTC) —", day=day), DIM)))
         lines += _happening(happening, at[11:], begin or shown[0].entry.at, width)
     return lines
 
@@ -91,7 +92,9 @@ def _happening(happening: StoryEntry, time: str, begin: int, width: int) -> list
     since = f"+{span(entry.at - begin)}"
     text = entry.text
     if happening.times > 1:
-        text += f" ({happening.times} times, last at {moment(happening.last_at)[11:]})"
+        text += say(
+            " ({times} times, last at {last_at})", times=happening.times, last_at=moment(happening.last_at)[11:]
+        )
     head = f"  {time}  {since:>14}  {entry.word.ljust(WORD_WIDTH)}"
     wrapped = textwrap.wrap(text, max(width - len(head), 40)) or [""]
     first = styled(
@@ -101,9 +104,19 @@ def _happening(happening: StoryEntry, time: str, begin: int, width: int) -> list
 
 
 def _notes(story: JobStory) -> list[str]:
-    notes = [f"uid {story.ref.uid}; told from log {story.log_id}, generation {story.generation}, up to {story.seq}"]
+    notes = [
+        say(
+            "uid {uid}; told from log {log_id}, generation {generation}, up to {seq}",
+            uid=story.ref.uid,
+            log_id=story.log_id,
+            generation=story.generation,
+            seq=story.seq,
+        )
+    ]
     if story.earlier:
-        notes.append(f"{counted(story.earlier, 'earlier job')} had the same name; this is the newest one")
+        notes.append(
+            say("{earlier} had the same name; this is the newest one", earlier=counted(story.earlier, "earlier job"))
+        )
     return notes
 
 

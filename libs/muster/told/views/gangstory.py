@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.model.keys import Ref
+from muster.model.language import say
 from muster.told.codes.codetable import HeldUp
 from muster.told.codes.values import GangCode
 from muster.told.readmodel.gangsshown import GangShown
@@ -102,10 +103,10 @@ def _pods(gang: GangShown) -> dict[str, str]:
     words = {}
     for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key):
         if pod.over:
-            word = "succeeded" if pod.succeeded else "failed"
+            word = say("succeeded") if pod.succeeded else say("failed")
         elif pod.node:
-            word = f"{'runs' if pod.running else 'bound'} on {pod.node}"
+            word = say("runs on {node}" if pod.running else "bound on {node}", node=pod.node)
         else:
-            word = "waits"
+            word = say("waits")
         words[pod.ref.name] = word
     return words

@@ -131,11 +131,7 @@ def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
     off = say("reclaim is off in ElasticQuotaTree {tree}: ", tree=tree)
     if declared:
         namespace, _, name = tree.partition("/")
-        command = say(
-            "kubectl annotate elasticquotatree -n {namespace} {name} muster.dev/reclaim=enabled --overwrite",
-            namespace=namespace,
-            name=name,
-        )
+        command = f"kubectl annotate elasticquotatree -n {namespace} {name} muster.dev/reclaim=enabled --overwrite"
         return say("{off}its annotation muster.dev/reclaim is disabled", off=off), say(
             "`{command}` enables it", command=command
         )

@@ -1,0 +1,156 @@
+"""The messages of the sources, and the catalogues of other languages.
+
+    python -m kit.messages             # report the ids without a text, the unused ids and the differing values
+    python -m kit.messages --write     # bring the catalogues up to the sources, and compile them
+
+A message is a literal given to ``say``, ``say_many``, ``counted`` or ``translated``, or a text of a table of words.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from string import Formatter
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+import muster.languages
+from muster.model import text
+from muster.told.wording import events, explain, jobs, pods, problems, reasons
+from muster_cli.render.jobs import HEADS, PHASES
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("libs/muster", "services")
+FOLDER = Path(muster.languages.__file__).parent
+LANGUAGES = tuple(sorted(path.parent.parent.name for path in FOLDER.glob("*/LC_MESSAGES/muster.po")))
+SCRIPTS = ("services/muster_gateway/static",)
+
+Id = str | tuple[str, str]
+"""A message, or the singular and the plural of one."""
+
+
+def tables() -> Iterator[str]:
+    """The texts of the tables of words."""
+    for _, table in reasons.TABLES.values():
+        yield from (words if isinstance(words, str) else words[1] for words in table.values())
+    yield reasons.BYPASSED
+    for words in (problems.TEMPLATES, explain.ENDS, explain.OUTCOMES, explain.LEVERS, explain.KEEPS_AWAY, jobs.ENDED, HEADS, PHASES):
+        yield from words.values()
+    yield from (way for _, way in pods.WORDS.values())
+    yield from text.UNITS.values()
+    yield from events.words()
+
+
+@cache
+def messages() -> dict[Id, str]:
+    """{id: the file that uses the message}"""
+    used: dict[Id, str] = {}
+    for words in tables():
+        used.setdefault(words, "tables of words")
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            source = path.read_text()
+            for message in _literals(ast.parse(source)) if _speaks(source) else ():
+                used.setdefault(message, str(path.relative_to(ROOT)))
+    return used
+
+
+def _speaks(source: str) -> bool:
+    """Whether a module takes its messages from here: some have a function ``say`` of their own."""
+    return "muster.model.language" in source or "muster.model.text" in source or "muster.model import language" in source
+
+
+def _literals(tree: ast.AST) -> Iterator[Id]:
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+        args = [list(_texts(arg)) for arg in call.args]
+        match name:
+            case "say" | "translated" if args:
+                yield from args[0]
+            case "_said" if len(args) == 2:
+                yield from args[1]
+            case "say_many" if len(args) == 3 and args[1] and args[2]:
+                yield args[1][0], args[2][0]
+            case "counted" | "numbered" if len(args) > 1 and args[1]:
+                noun, plural = args[1][0], args[2][0] if len(args) > 2 else args[1][0] + "s"
+                yield f"{{number}} {noun}", f"{{number}} {plural}"
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    """The literals that an argument may be."""
+    if isinstance(node, ast.IfExp):
+        yield from _texts(node.body)
+        yield from _texts(node.orelse)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def values(template: str) -> set[str]:
+    """The names in a message, with conversion and format."""
+    return {
+        f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
+        for _, name, spec, conversion in Formatter().parse(template)
+        if name is not None
+    }
+
+
+def read(language: str) -> Catalog:
+    with (FOLDER / language / "LC_MESSAGES" / "muster.po").open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    target = BytesIO()
+    write_mo(target, catalogue)
+    return target.getvalue()
+
+
+def faults(language: str) -> list[str]:
+    """What a catalogue lacks, has too much, or says with other values."""
+    catalogue, used = read(language), messages()
+    texts = {message.id: message.string for message in catalogue if message.id}
+    wrong = [f"{where}: no text for {message!r}" for message, where in used.items() if not _whole(texts.get(message))]
+    wrong += [f"not used: {message!r}" for message in texts if message not in used]
+    for message, string in texts.items():
+        one = message if isinstance(message, str) else message[1]
+        for words in (string,) if isinstance(string, str) else string:
+            if words and values(words) != values(one):
+                wrong.append(f"other values: {message!r} -> {words!r}")
+    return wrong
+
+
+def _whole(string: str | tuple[str, ...] | None) -> bool:
+    return bool(string) and (isinstance(string, str) or all(string))
+
+
+def write(language: str, texts: Mapping[Id, str] | None = None) -> None:
+    """Bring a catalogue up to the sources. ``texts``: new texts."""
+    old, new = read(language), Catalog(locale=language, header_comment=old_header(language), fuzzy=False)
+    known = {message.id: message.string for message in old if message.id} | dict(texts or {})
+    for message in sorted(messages(), key=lambda key: (messages()[key], str(key))):
+        string = known.get(message, "")
+        new.add(message, string, auto_comments=[messages()[message]])
+    folder = FOLDER / language / "LC_MESSAGES"
+    with (folder / "muster.po").open("wb") as file:
+        write_po(file, new, width=120, omit_header=False)
+    (folder / "muster.mo").write_bytes(compiled(new))
+
+
+def old_header(language: str) -> str:
+    return read(language).header_comment
+
+
+if __name__ == "__main__":
+    for each in LANGUAGES:
+        if "--write" in sys.argv:
+            write(each)
+        for fault in faults(each):
+            print(f"{each}: {fault}")
