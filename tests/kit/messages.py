@@ -40,7 +40,16 @@ def tables() -> Iterator[str]:
     for _, table in reasons.TABLES.values():
         yield from (words if isinstance(words, str) else words[1] for words in table.values())
     yield reasons.BYPASSED
-    for words in (problems.TEMPLATES, explain.ENDS, explain.OUTCOMES, explain.LEVERS, explain.KEEPS_AWAY, jobs.ENDED, HEADS, PHASES):
+    for words in (
+        problems.TEMPLATES,
+        explain.ENDS,
+        explain.OUTCOMES,
+        explain.LEVERS,
+        explain.KEEPS_AWAY,
+        jobs.ENDED,
+        HEADS,
+        PHASES,
+    ):
         yield from words.values()
     yield from (way for _, way in pods.WORDS.values())
     yield from text.UNITS.values()
@@ -63,7 +72,9 @@ def messages() -> dict[Id, str]:
 
 def _speaks(source: str) -> bool:
     """Whether a module takes its messages from here: some have a function ``say`` of their own."""
-    return "muster.model.language" in source or "muster.model.text" in source or "muster.model import language" in source
+    return (
+        "muster.model.language" in source or "muster.model.text" in source or "muster.model import language" in source
+    )
 
 
 def _literals(tree: ast.AST) -> Iterator[Id]:

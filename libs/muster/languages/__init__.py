@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import gettext
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from muster.model import language
 
 FOLDER = Path(__file__).parent
 TAGS = {"en": "", "zh-CN": "zh_CN"}
@@ -22,6 +25,18 @@ def tag_of(name: str) -> str:
     if plain in ("c", "posix") or plain == "en" or plain.startswith("en-"):
         return "en"
     return _ALSO.get(plain, "")
+
+
+def spoken() -> str:
+    """The tag of the language in force."""
+    catalogue_in_force = language.in_force()
+    return "en" if catalogue_in_force is None else tag_of(catalogue_in_force.info()["language"])
+
+
+def of_terminal(environ: Mapping[str, str]) -> str:
+    """The language of a command: the first of MUSTER_LANG, LC_ALL, LC_MESSAGES and LANG that is set; else English."""
+    settings = (environ.get(name, "") for name in ("MUSTER_LANG", "LC_ALL", "LC_MESSAGES", "LANG"))
+    return tag_of(next(filter(None, settings), "")) or "en"
 
 
 def preferred(accepted: str) -> str:

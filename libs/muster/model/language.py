@@ -31,6 +31,11 @@ def speak(catalogue: NullTranslations | None) -> None:
     _CATALOGUE.set(catalogue)
 
 
+def in_force() -> NullTranslations | None:
+    """The catalogue of the language in force; None for English."""
+    return _CATALOGUE.get()
+
+
 def english() -> bool:
     """Whether sentences are in English now."""
     return _CATALOGUE.get() is None
@@ -59,7 +64,7 @@ _SEAM = re.compile("(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`%])(?=[\
 
 def _spaced(text: str) -> str:
     """With a blank between Chinese and Latin letters, as Chinese technical texts have. English stays as it is."""
-    return text if text.isascii() else _SEAM.sub(" ", text)
+    return text if _CATALOGUE.get() is None else _SEAM.sub(" ", text)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

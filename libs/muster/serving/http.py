@@ -12,6 +12,8 @@ from aiohttp import web
 
 import muster
 from muster.core.objects.meta import is_namespace
+from muster.languages import catalogue, preferred
+from muster.model.language import speaking
 from muster.ports import Clock
 from muster.runtime.listening import Listener
 from muster.serving import shapes
@@ -168,7 +170,8 @@ class GatewayServer(Listener):
         """Add the headers to every answer, and make one sentence of every failure, without names that are concealed."""
         try:
             self._check_host(request)
-            response = await handler(request)
+            with speaking(catalogue(preferred(request.headers.get("Accept-Language", "")))):
+                response = await handler(request)
         except DeniedError as err:
             response = _json(shapes.Problem(str(err)), 401)
             response.headers["WWW-Authenticate"] = "Bearer"

@@ -27,7 +27,7 @@ from muster.events.envelope import UnknownEventError, UnreadableCommitError, dec
 from muster.events.subjects import log_stream
 from muster.kube.config import connect as connect_kube
 from muster.kube.sources import FromKubeconfig
-from muster.model.language import say
+from muster.model.language import say, speaking
 from muster.model.text import counted, span
 from muster.ports import ApiTransport, Clock, LogGoneError
 from muster.runtime.clock import SystemClock, WarpedClock
@@ -135,7 +135,8 @@ class Session:
             cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed, wishes.story))
         services = Services(config, clock, self._reach(cluster), self._note, home.moments)
         stack.push_async_callback(services.close)
-        await services.open()
+        with speaking(None):  # What services write to objects is in English, whatever the terminal speaks.
+            await services.open()
         if self._refused:
             return
         registration = Registration()
@@ -148,7 +149,8 @@ class Session:
         async with asyncio.timeout(wishes.duration_s), asyncio.TaskGroup() as tasks:
             if cluster is not None:
                 tasks.create_task(cluster.run(clock, wishes.speed))
-            tasks.create_task(services.run())
+            with speaking(None):
+                tasks.create_task(services.run())
             tasks.create_task(self._teller.run(after))
             tasks.create_task(keep_alive(server, self._note))
             if cluster is not None:
