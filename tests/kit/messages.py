@@ -9,6 +9,7 @@ A message is a literal given to ``say``, ``say_many``, ``counted`` or ``translat
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -30,6 +31,8 @@ SOURCES = ("libs/muster", "services")
 FOLDER = Path(muster.languages.__file__).parent
 LANGUAGES = tuple(sorted(path.parent.parent.name for path in FOLDER.glob("*/LC_MESSAGES/muster.po")))
 SCRIPTS = ("services/muster_gateway/static",)
+
+HEADER = "# Sentences of Muster. Terms: docs/reference/glossary.zh-CN.md. Ids: python -m kit.messages --write"
 
 Id = str | tuple[str, str]
 """A message, or the singular and the plural of one."""
@@ -53,7 +56,7 @@ def tables() -> Iterator[str]:
         yield from words.values()
     yield from (way for _, way in pods.WORDS.values())
     yield from text.UNITS.values()
-    yield from events.words()
+    yield from (", ", *events.words())
 
 
 @cache
@@ -65,34 +68,55 @@ def messages() -> dict[Id, str]:
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
             source = path.read_text()
-            for message in _literals(ast.parse(source)) if _speaks(source) else ():
+            for message in _literals(source) if _SPEAKS.search(source) else ():
                 used.setdefault(message, str(path.relative_to(ROOT)))
     return used
 
 
-def _speaks(source: str) -> bool:
-    """Whether a module takes its messages from here: some have a function ``say`` of their own."""
-    return (
-        "muster.model.language" in source or "muster.model.text" in source or "muster.model import language" in source
-    )
+SPEAK = ("say", "say_many", "counted", "translated")
 
 
-def _literals(tree: ast.AST) -> Iterator[Id]:
-    for call in ast.walk(tree):
+_SPEAKS = re.compile(
+    r"muster\.model\.language|model import language|muster\.model\.text import .*counted|^def translated", re.M
+)
+
+
+def _names(nodes: list[ast.AST]) -> dict[str, str]:
+    """{name in a module: the function that it is}: some modules have a function ``say`` of their own."""
+    names = {"_said": "_said"}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module in ("muster.model.language", "muster.model.text"):
+            names |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in SPEAK}
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "language" for alias in node.names):
+            names |= {f"language.{name}": name for name in SPEAK}
+    return names
+
+
+def _literals(source: str) -> Iterator[Id]:
+    nodes = list(ast.walk(ast.parse(source)))
+    names = _names(nodes)
+    for call in nodes:
         if not isinstance(call, ast.Call):
             continue
-        name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
         args = [list(_texts(arg)) for arg in call.args]
-        match name:
+        match names.get(_called(call.func)):
             case "say" | "translated" if args:
                 yield from args[0]
             case "_said" if len(args) == 2:
                 yield from args[1]
             case "say_many" if len(args) == 3 and args[1] and args[2]:
                 yield args[1][0], args[2][0]
-            case "counted" | "numbered" if len(args) > 1 and args[1]:
+            case "counted" if len(args) > 1 and args[1]:
                 noun, plural = args[1][0], args[2][0] if len(args) > 2 else args[1][0] + "s"
                 yield f"{{number}} {noun}", f"{{number}} {plural}"
+
+
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return ""
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
@@ -144,7 +168,18 @@ def _whole(string: str | tuple[str, ...] | None) -> bool:
 
 def write(language: str, texts: Mapping[Id, str] | None = None) -> None:
     """Bring a catalogue up to the sources. ``texts``: new texts."""
-    old, new = read(language), Catalog(locale=language, header_comment=old_header(language), fuzzy=False)
+    old = read(language)
+    new = Catalog(
+        locale=language,
+        header_comment=HEADER,
+        project="muster",
+        version="",
+        creation_date=old.creation_date,
+        revision_date=old.creation_date,
+        last_translator="",
+        language_team="",
+        fuzzy=False,
+    )
     known = {message.id: message.string for message in old if message.id} | dict(texts or {})
     for message in sorted(messages(), key=lambda key: (messages()[key], str(key))):
         string = known.get(message, "")
@@ -153,10 +188,6 @@ def write(language: str, texts: Mapping[Id, str] | None = None) -> None:
     with (folder / "muster.po").open("wb") as file:
         write_po(file, new, width=120, omit_header=False)
     (folder / "muster.mo").write_bytes(compiled(new))
-
-
-def old_header(language: str) -> str:
-    return read(language).header_comment
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from kit.histories.files import names_in, read
 from muster.events.envelope import Stored
 from muster.languages import catalogue
-from muster.model.language import speaking
+from muster.model.language import say, speaking
 from muster.told.status.statuses import job_status
 from muster.told.views.narrator import Narrator
 from muster.told.wording import jobs
@@ -26,7 +26,7 @@ def told(log: list[Stored], every: int, language: str) -> Iterator[tuple[str, st
     with speaking(catalogue(language)):
         for number, stored in enumerate(log):
             for entry in narrator.feed(stored):
-                yield f"{entry.word}/{entry.what}", f"{entry.subject} | {entry.word} | {entry.text}"
+                yield f"{entry.word}/{entry.what}", f"{entry.subject} | {say(entry.word)} | {entry.text}"
             if number % every == 0:
                 state = narrator.state
                 for uid in list(state.queues.workloads)[:5]:

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from gettext import NullTranslations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gettext import NullTranslations
 
 _CATALOGUE: ContextVar[NullTranslations | None] = ContextVar("catalogue", default=None)
 

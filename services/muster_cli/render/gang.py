@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from rich.text import Text
@@ -11,7 +10,7 @@ from muster.model.language import say
 from muster.model.text import instant
 from muster.told.views.gangstory import GangTale
 from muster.told.views.story import StoryEntry
-from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled, wrapped
 from muster_cli.render.why import happening_lines
 
 MAX_PODS = 20
@@ -21,7 +20,7 @@ _COLOURS = {"Running": GOOD, "Bound": GOOD, "Finished": GOOD, "Starting": GOOD, 
 def tale_lines(tale: GangTale, *, every: bool = False, width: int = 100) -> list[Text]:
     """For people. ``every``: with the small steps."""
     lines = [styled((say("Gang "), DIM), (tale.name, STRONG), "  ", (tale.code, _COLOURS.get(tale.code, BAD)))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(f"{tale.text}.", max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in wrapped(tale.text + say(". ").rstrip(), max(width - 2, 40))]
     size = max((len(name) for name in tale.pods), default=0)
     lines += [Text(f"    {name.ljust(size)}  {where}") for name, where in list(tale.pods.items())[:MAX_PODS]]
     if len(tale.pods) > MAX_PODS:

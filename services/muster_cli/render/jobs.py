@@ -8,7 +8,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from muster.core.objects.meta import rfc3339
-from muster.model.language import say
+from muster.model.language import english, say
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
 from muster.serving.joblist import ENDED, JobRow
@@ -100,6 +100,8 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
 
 def plain_lines(table: Sequence[Sequence[str]]) -> list[str]:
     """With aligned columns, and no colour."""
+    if not english():
+        return [line.plain for line in columns(table)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 

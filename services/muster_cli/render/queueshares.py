@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from rich.text import Text
 
 from muster.model.language import say
 from muster.model.text import moment
 from muster.told.views.measures import QueueShare
-from muster_cli.console import DIM, STRONG, columns, styled
+from muster_cli.console import DIM, STRONG, columns, styled, wrapped
 
 WIDTH = 110
 
@@ -31,7 +29,7 @@ def share_lines(share: QueueShare) -> list[Text]:
         of = say(" of {parent}", parent=row.parent) if row.parent else ""
         lines += [
             Text(f"  {line}")
-            for line in textwrap.wrap(
+            for line in wrapped(
                 say("{resource}: {share}{of}: {why}.", resource=row.resource, share=row.share, of=of, why=row.why),
                 WIDTH,
             )
@@ -39,6 +37,6 @@ def share_lines(share: QueueShare) -> list[Text]:
     if share.siblings:
         lines += [
             Text(f"  {line}")
-            for line in textwrap.wrap(say("Beside it: {siblings}.", siblings=", ".join(share.siblings)), WIDTH)
+            for line in wrapped(say("Beside it: {siblings}.", siblings=", ".join(share.siblings)), WIDTH)
         ]
     return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from muster.told.status.statuses import promise_of
 from muster.told.views.queuestory import QueueTale
 from muster.told.views.story import JobStory
 from muster.told.wording import queuewords
-from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
+from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, padded, styled, wrapped
 
 SHOWN = 60
 NARROW = 100
@@ -82,7 +81,7 @@ def position_lines(expected: Expected, width: int = 110) -> list[Text]:
         first, *rest = _wrapped(say("No estimate: {why}.", why=expected.why), width)
         first.stylize(WARN, 0, len(say("  No estimate:")))
         lines += [first, *rest]
-    text = standing.text if standing.text.endswith(".") else f"{standing.text}."
+    text = standing.text if standing.text.endswith((".", "。")) else standing.text + say(". ").rstrip()
     return [*lines, *_wrapped(text, width)]
 
 
@@ -158,7 +157,7 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
         )
     for entry in tale.entries[-SHOWN:]:
         subject = f"{entry.ref.key}: " if entry.ref is not None else ""
-        head = (f"  {moment(entry.at)}  ", DIM), (entry.word.ljust(11), WORDS.get(entry.word, "")), " "
+        head = (f"  {moment(entry.at)}  ", DIM), (padded(say(entry.word), 11), WORDS.get(entry.word, "")), " "
         text = shorten(f"{subject}{entry.text}", 300)
         if width > NARROW:
             lines.append(styled(*head, text))
@@ -169,7 +168,7 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
 
 def _wrapped(text: str, width: int, style: str = "", indent: int = 2) -> list[Text]:
     """A paragraph."""
-    return [styled((" " * indent + line, style)) for line in textwrap.wrap(text, max(width - indent, 40))]
+    return [styled((" " * indent + line, style)) for line in wrapped(text, max(width - indent, 40))]
 
 
 def _numbers(tale: QueueTale) -> str:

@@ -6,13 +6,14 @@ import textwrap
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
 from rich.text import Text
 
 from muster.model.language import say
 from muster.model.text import counted, instant, moment, span
 from muster.told.codes.codetable import CODES
 from muster.told.views.story import JobStory, Standing, StoryEntry
-from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, styled
+from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, padded, styled, wrapped
 
 WORD_WIDTH = 12
 
@@ -22,10 +23,10 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
     standing = story.standing
     tone = TONES[CODES[standing.code].tone]
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, tone))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(pod) if pod else "", max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in wrapped(_sentence(standing.text), max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in wrapped(_sentence(pod) if pod else "", max(width - 2, 40))]
     for pause in story.pauses:
-        lines += [styled((f"  {line}", WARN)) for line in textwrap.wrap(_sentence(pause), max(width - 2, 40))]
+        lines += [styled((f"  {line}", WARN)) for line in wrapped(_sentence(pause), max(width - 2, 40))]
     lines += _waits(story, max(width, 60))
     lines += _holders(standing)
     lines.append(Text())
@@ -40,7 +41,7 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith((".", "…")) else text + "."
+    return text if text.endswith((".", "…", "。")) else text + say(". ").rstrip()
 
 
 def _waits(story: JobStory, width: int) -> list[Text]:
@@ -95,12 +96,12 @@ def _happening(happening: StoryEntry, time: str, begin: int, width: int) -> list
         text += say(
             " ({times} times, last at {last_at})", times=happening.times, last_at=moment(happening.last_at)[11:]
         )
-    head = f"  {time}  {since:>14}  {entry.word.ljust(WORD_WIDTH)}"
-    wrapped = textwrap.wrap(text, max(width - len(head), 40)) or [""]
-    first = styled(
-        (f"  {time}  {since:>14}  ", DIM), (entry.word.ljust(WORD_WIDTH), WORDS.get(entry.word, "")), wrapped[0]
-    )
-    return [first, *(Text(" " * len(head) + line) for line in wrapped[1:])]
+    before = f"  {time}  {' ' * max(0, 14 - cell_len(since))}{since}  "
+    word = padded(say(entry.word), WORD_WIDTH)
+    indent = cell_len(before + word)
+    lines = wrapped(text, max(width - indent, 40)) or [""]
+    first = styled((before, DIM), (word, WORDS.get(entry.word, "")), lines[0])
+    return [first, *(Text(" " * indent + line) for line in lines[1:])]
 
 
 def _notes(story: JobStory) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.model.keys import Ref
-from muster.model.language import say
 from muster.told.codes.codetable import HeldUp
 from muster.told.codes.values import GangCode
 from muster.told.readmodel.gangsshown import GangShown
@@ -100,13 +99,7 @@ def gang_tale(state: ReadState, name: str) -> GangTale:
 
 
 def _pods(gang: GangShown) -> dict[str, str]:
-    words = {}
-    for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key):
-        if pod.over:
-            word = say("succeeded") if pod.succeeded else say("failed")
-        elif pod.node:
-            word = say("runs on {node}" if pod.running else "bound on {node}", node=pod.node)
-        else:
-            word = say("waits")
-        words[pod.ref.name] = word
-    return words
+    return {
+        pod.ref.name: nodewords.whereabouts(pod.node, running=pod.running, over=pod.over, succeeded=pod.succeeded)
+        for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key)
+    }

@@ -29,7 +29,7 @@ from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, few, lower, shorten, span
 from muster.told.codes.happenings import Happening
 from muster.told.codes.values import Counted
-from muster.told.wording import events_jobs, explain, leavingwords, nodewords, problems, raywords, reasons
+from muster.told.wording import events_jobs, explain, meanings, nodewords, problems, raywords, reasons
 from muster.told.wording.explain import terms
 from muster.told.wording.pods import matter
 from muster.told.wording.queuewords import told_shares
@@ -460,7 +460,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.WorkloadAdopted: ("adopted", events_jobs.adopted),
     ChargeChanged: ("charged", events_jobs.recharged),
     SharesChanged: ("shares", _alone(told_shares)),
-    d.SuspensionRecorded: ("suspended", lambda event, _: lower(leavingwords.suspended_outside(event.by).text)),
+    d.SuspensionRecorded: ("suspended", lambda event, _: lower(meanings.suspended_outside(event.by).text)),
     d.QuotaReleased: ("released", events_jobs.released),
     d.PreemptionProposed: ("preemption", _alone(_preemption)),
     d.ReclaimDeferred: (
@@ -483,7 +483,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     claims.VictimStays: ("stays", lambda e, _: say(reasons.STAYS[e.reason])),
     d.SuspensionOrdered: (
         "suspends",
-        lambda e, _: leavingwords.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
+        lambda e, _: meanings.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
     ),
     d.GangAdmitted: ("admitted", events_jobs.admitted),
     d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),

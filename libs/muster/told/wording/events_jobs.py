@@ -16,7 +16,7 @@ from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, lower, span
 from muster.model.workload import PodSet, Workload
 from muster.told.codes.happenings import Happening, SetAsked, Used, Where
-from muster.told.wording import explain, leavingwords, nodewords, problems, reasons
+from muster.told.wording import explain, meanings, nodewords, problems, reasons
 from muster.told.wording.pods import matter
 
 SETS_SHOWN = 8
@@ -274,8 +274,8 @@ def _parked(happening: Happening) -> str:
 
 def _evicted(happening: Happening) -> str:
     assert happening.leaving is not None
-    lost = leavingwords.work_lost(happening.span) if happening.span >= 0 else ""
-    return f"{lower(leavingwords.leaving(happening.leaving).text)}{lost}"
+    lost = meanings.work_lost(happening.span) if happening.span >= 0 else ""
+    return f"{lower(meanings.leaving(happening.leaving).text)}{lost}"
 
 
 def _pods_left(happening: Happening) -> str:

@@ -40,7 +40,7 @@ from muster.told.codes.values import (
     Wanting,
 )
 from muster.told.status.jobstatus import JobStatus
-from muster.told.wording import explain, leavingwords, nodewords, pods, raywords, reasons
+from muster.told.wording import explain, meanings, nodewords, pods, raywords, reasons
 from muster.told.wording.explain import Reason, beside, terms
 from muster.told.wording.meanings import PLAIN, charged
 
@@ -76,7 +76,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
         case HasQuota():
             return explain.being_started()
         case Suspended() as eviction:
-            return leavingwords.leaving(eviction.leaving)
+            return meanings.leaving(eviction.leaving)
         case Start() if status.pods is not None:
             return pods.reason(status.pods)
         case Start():
@@ -85,7 +85,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             key = f"adopted:{adoption.reason}{f':{by}' if by else ''}"
             return Reason("Adopted", key, _adopted(status, adoption))
         case Remainder(by=by) if status.code == "SuspendedOutside":
-            return leavingwords.suspended_outside(by)
+            return meanings.suspended_outside(by)
         case Remainder():
             return Reason("Deleted", "Deleted", say("It was deleted; its quota is released once its pods are gone"))
         case Over() if status.code == "Gone":
@@ -299,7 +299,7 @@ def _waits(status: JobStatus, now: int) -> str:
         "It has waited in queue {queue} for {waited}, {place}", queue=status.queue, waited=waited, place=place(status)
     )
     if status.line.leaving is not None:
-        waits += say(". {text}", text=leavingwords.leaving(status.line.leaving).text)
+        waits += say(". {text}", text=meanings.leaving(status.line.leaving).text)
     return waits
 
 

@@ -91,7 +91,11 @@ def pods_of(event: GangHeldBack) -> str:
 def _obstacle(obstacle: Obstacle, unsupported: FieldProblem | None) -> str:
     if obstacle.code == "insufficient" and obstacle.detail == "pods":
         return say("{nodes} Too many pods", nodes=obstacle.nodes)
-    return f"{obstacle.nodes} {_worded(obstacle.code, obstacle.detail, unsupported)}"
+    return say(
+        "{nodes} {obstacle}",
+        nodes=obstacle.nodes,
+        obstacle=_worded(obstacle.code, obstacle.detail, unsupported),
+    )
 
 
 def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -> str:
@@ -544,6 +548,15 @@ def gang_text(status: GangStatus) -> str:
                 sizes=sizes,
                 minimum=status.minimum,
             )
+
+
+def whereabouts(node: str, *, running: bool, over: bool, succeeded: bool) -> str:
+    """The node of a pod of a gang, or the state of the pod."""
+    if over:
+        return say("succeeded") if succeeded else say("failed")
+    if not node:
+        return say("waits")
+    return say("runs on {node}" if running else "bound on {node}", node=node)
 
 
 def _verdict(status: GangStatus) -> str:

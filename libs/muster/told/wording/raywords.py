@@ -225,8 +225,13 @@ def gate(event: elastic.GateSet) -> str:
     gone = [pod.name for pods in event.workers.values() for pod in pods]
     if gone:
         workers = listed_workers(gone)
-        one, many = "{shown}; {workers} is to be deleted", "{shown}; {workers} are to be deleted"
-        shown = say_many(len(gone), one, many, shown=shown, workers=workers)
+        shown = say_many(
+            len(gone),
+            "{shown}; {workers} is to be deleted",
+            "{shown}; {workers} are to be deleted",
+            shown=shown,
+            workers=workers,
+        )
     kept = (
         say(" once {claimant} has the rest", claimant=event.claimant)
         if event.claimant is not None

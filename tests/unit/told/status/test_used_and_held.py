@@ -20,7 +20,7 @@ from muster.told.views.narrator import Narrator
 from muster.told.views.publication import public_event
 from muster.told.views.story import Story
 from muster.told.wording.explain import waiting_for_quota
-from muster.told.wording.leavingwords import evicted_for
+from muster.told.wording.meanings import evicted_for
 
 
 def denials(scene: Scene, job: str) -> list[Shortfall]:
