@@ -9,6 +9,7 @@ A message is a literal given to ``say``, ``say_many``, ``counted`` or ``translat
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("libs/muster", "services")
 FOLDER = Path(muster.languages.__file__).parent
 LANGUAGES = tuple(sorted(path.parent.parent.name for path in FOLDER.glob("*/LC_MESSAGES/muster.po")))
-SCRIPTS = ("services/muster_gateway/static",)
+PAGES = ROOT / "services" / "muster_gateway" / "static"
+TAGS = {folder: tag for tag, folder in muster.languages.TAGS.items()}
 
 HEADER = "# Sentences of Muster. Terms: docs/reference/glossary.zh-CN.md. Ids: python -m kit.messages --write"
 
@@ -70,7 +72,38 @@ def messages() -> dict[Id, str]:
             source = path.read_text()
             for message in _literals(source) if _SPEAKS.search(source) else ():
                 used.setdefault(message, str(path.relative_to(ROOT)))
+    for message, where in scripted().items():
+        used.setdefault(message, where)
     return used
+
+
+_SCRIPT_TEXT = re.compile(r'(?<![\w.])t\(("(?:[^"\\]|\\.)*")')
+_SCRIPT_NOUN = re.compile(r'(?<![\w.])many\([^"`]*?, "([a-z ]+)"\)')
+
+
+@cache
+def scripted() -> dict[Id, str]:
+    """{message of the dashboard: the script that uses the message}"""
+    used: dict[Id, str] = {}
+    for path in sorted(PAGES.glob("*.js")):
+        script = path.read_text()
+        for literal in _SCRIPT_TEXT.findall(script):
+            used.setdefault(json.loads(literal), str(path.relative_to(ROOT)))
+        for noun in _SCRIPT_NOUN.findall(script):
+            used.setdefault((f"{{number}} {noun}", f"{{number}} {noun}s"), str(path.relative_to(ROOT)))
+    return used
+
+
+def page_texts(language: str) -> str:
+    """The texts of the dashboard, with the words of events and states, as the page reads them."""
+    texts = {message.id: message.string for message in read(language) if message.id}
+    wanted: dict[str, str] = {}
+    for message in (*scripted(), *events.words(), *PHASES.values(), *explain.OUTCOMES.values(), *text.UNITS.values()):
+        if isinstance(message, tuple):
+            wanted |= dict.fromkeys(message, texts[message][0])
+        else:
+            wanted[message] = texts[message]
+    return json.dumps(wanted, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
 
 
 SPEAK = ("say", "say_many", "counted", "translated")
@@ -188,6 +221,8 @@ def write(language: str, texts: Mapping[Id, str] | None = None) -> None:
     with (folder / "muster.po").open("wb") as file:
         write_po(file, new, width=120, omit_header=False)
     (folder / "muster.mo").write_bytes(compiled(new))
+    if not faults(language):
+        (PAGES / f"{TAGS[language]}.json").write_text(page_texts(language))
 
 
 if __name__ == "__main__":

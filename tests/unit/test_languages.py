@@ -3,7 +3,7 @@
 import pytest
 
 from kit.histories.files import read as history
-from kit.messages import FOLDER, LANGUAGES, compiled, faults, read
+from kit.messages import FOLDER, LANGUAGES, PAGES, TAGS, compiled, faults, page_texts, read
 from kit.sentences import told
 from muster import languages
 from muster.model.language import counted, say, speaking
@@ -16,6 +16,7 @@ def test_every_message_has_a_text_with_the_same_values(language: str) -> None:
     assert not faults(language)
     made = (FOLDER / language / "LC_MESSAGES" / "muster.mo").read_bytes()
     assert made == compiled(read(language)), "muster.mo is not of muster.po: python -m kit.messages --write"
+    assert (PAGES / f"{TAGS[language]}.json").read_text() == page_texts(language), "of the dashboard: the same"
 
 
 def test_a_reader_gets_the_language_that_the_reader_names() -> None:

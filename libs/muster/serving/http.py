@@ -56,7 +56,13 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Server": f"muster/{muster.__version__}",
 }
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
 NOTHING = Scope(frozenset(), cluster=False)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
