@@ -58,7 +58,7 @@ def tables() -> Iterator[str]:
         yield from words.values()
     yield from (way for _, way in pods.WORDS.values())
     yield from text.UNITS.values()
-    yield from (", ", *events.words())
+    yield from (", ", "ready", *events.words())
 
 
 @cache
@@ -98,7 +98,7 @@ def page_texts(language: str) -> str:
     """The texts of the dashboard, with the words of events and states, as the page reads them."""
     texts = {message.id: message.string for message in read(language) if message.id}
     wanted: dict[str, str] = {}
-    for message in (*scripted(), *events.words(), *PHASES.values(), *explain.OUTCOMES.values(), *text.UNITS.values()):
+    for message in (*scripted(), "ready", *events.words(), *PHASES.values(), *explain.OUTCOMES.values(), *text.UNITS.values()):
         if isinstance(message, tuple):
             wanted |= dict.fromkeys(message, texts[message][0])
         else:

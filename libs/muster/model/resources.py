@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from muster.model.problem import ProblemError, problem
 from muster.model.language import say
+from muster.model.problem import ProblemError, problem
 from muster.model.text import shorten
 
 Vector = dict[str, int]
@@ -138,7 +138,7 @@ def format_part(amount: int, whole: int | None, resource: str) -> str:
     tenths = (amount * 10 + unit // 2) // unit
     shown = f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{suffix}"
     exact = not tenths or (shown == text and amount != whole)
-    return f"{alone if exact else shown} of {text}"
+    return _of(alone if exact else shown, text)
 
 
 def format_vector(vector: Mapping[str, int]) -> str:

@@ -217,13 +217,14 @@ def released(event: d.QuotaReleased, around: Happening) -> str:
 
 
 def admitted(event: d.GangAdmitted, around: Happening) -> str:
-    amount = f"{format_vector(around.request)} " if around.request is not None else ""
+    amount = say("at {queue}", queue=event.queue)
+    if around.request is not None:
+        amount = say("{request} at {queue}", request=format_vector(around.request), queue=event.queue)
     again = say(", attempt {attempt}", attempt=event.attempt) if event.attempt > 1 else ""
     waited = say(", after waiting {span}", span=span(around.span)) if around.span >= 0 else ""
     return say(
-        "{amount}at {queue}{again}{waited}{places}",
+        "{amount}{again}{waited}{places}",
         amount=amount,
-        queue=event.queue,
         again=again,
         waited=waited,
         places=nodewords.admitted_on(event, around),

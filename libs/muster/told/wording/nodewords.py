@@ -48,7 +48,7 @@ def no_room(short: Shortage, pods: str = "") -> str:
         text += say("; free places are kept for {kept_for}, which has waited longer", kept_for=short.kept_for)
     if not short.fitted:
         return text
-    pods = pods or counted(short.count, f"{short.pod_set} pod").partition(" ")[2]
+    pods = pods or say_many(short.count, "{pod_set} pod", "{pod_set} pods", pod_set=short.pod_set)
     return say(
         "{fitted} of {count} {pods} fit; for the next one {text}",
         fitted=short.fitted,
