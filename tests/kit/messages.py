@@ -98,7 +98,8 @@ def page_texts(language: str) -> str:
     """The texts of the dashboard, with the words of events and states, as the page reads them."""
     texts = {message.id: message.string for message in read(language) if message.id}
     wanted: dict[str, str] = {}
-    for message in (*scripted(), "ready", *events.words(), *PHASES.values(), *explain.OUTCOMES.values(), *text.UNITS.values()):
+    words = ("ready", *events.words(), *PHASES.values(), *explain.OUTCOMES.values(), *text.UNITS.values())
+    for message in (*scripted(), *words):
         if isinstance(message, tuple):
             wanted |= dict.fromkeys(message, texts[message][0])
         else:
