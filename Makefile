@@ -135,6 +135,9 @@ mutants: $(READY)  ## change numbers of the core, a few at a time, and see which
 histories: $(READY)  ## record the histories of tests/histories again (ARGS: only these), and show what differs first
 	PYTHONPATH=tests $(BIN)/python -m kit.histories record $(ARGS)
 
+messages: $(READY)  ## bring the catalogues of other languages up to the sources; list what a translator is to write
+	PYTHONPATH=tests $(BIN)/python -m kit.messages --write
+
 picture: $(READY)  ## draw the picture of the README from a small simulation
 	PYTHONPATH=tests $(BIN)/python -m kit.picture
 
@@ -180,4 +183,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly compat controlplane ray chromium promtool pinned helm rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly compat controlplane ray chromium promtool pinned helm rewrite mutants histories messages picture schemas attack bench lock image sbom

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from muster.model.language import english
 from muster.model.text import clean
 from muster.told.codes.codetable import Tone
 
@@ -134,6 +138,30 @@ def columns(rows: Sequence[Sequence[Text | str]], *, gap: int = 2, indent: int =
         line.rstrip()
         lines.append(line)
     return lines
+
+
+def padded(text: str, width: int) -> str:
+    """A text that fills so many columns of a terminal: a Chinese letter takes two."""
+    return text + " " * max(0, width - cell_len(text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` columns. English is cut at blanks, Chinese between any two letters."""
+    if text.isascii() or english():
+        return textwrap.wrap(text, width)
+    lines, line = [], ""
+    for piece in _PIECES.findall(text):
+        if line and cell_len(line) + cell_len(piece.rstrip()) > width and piece not in _CLOSING:
+            lines.append(line.rstrip())
+            line = ""
+        line += piece
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+_PIECES = re.compile(r"[!-~…—]+ ?|[“（]?.", re.DOTALL)
+"""A word of Latin letters, or one other letter."""
+_CLOSING = "，。；：、）”"
+"""What begins no line."""
 
 
 def _most(rows: Sequence[Sequence[Text]]) -> int:

@@ -28,6 +28,10 @@ HELP = ("--help", "-h")
 
 def main() -> None:
     """Entry point of ``muster``, and of ``kubectl muster``."""
+    from muster.languages import catalogue, of_terminal
+    from muster.model.language import speak
+
+    speak(catalogue(of_terminal(os.environ)))
     gc.disable()  # Importing leaves nothing to be collected, and looking for it takes a fifth of that time.
     sys.exit(run(sys.argv[1:]))
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from muster import languages
 from muster.runtime.config import LOOPBACK, load_with_origins
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import GatewayOption
@@ -33,7 +34,7 @@ async def gateway_of(
     from muster_cli.gateway import Gateway
 
     wanted = FromKubeconfig(through.kubeconfig or "", through.context or "")
-    transport, signed = await bearer_of(wanted, url, SystemClock())
+    transport, signed = await bearer_of(wanted, url, SystemClock(), language=languages.spoken())
     try:
         yield Gateway(transport, at, signed=signed)
     finally:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.model.text import moment
 from muster.runtime.clock import SystemClock
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -32,7 +33,7 @@ class Bookmark(Struct, frozen=True):
         return seq > self.seq if self.seq else now > self.at
 
     def __str__(self) -> str:
-        return f"sequence {self.seq}" if self.seq else f"{moment(self.at)} UTC"
+        return say("sequence {seq}", seq=self.seq) if self.seq else say("{at} UTC", at=moment(self.at))
 
 
 def mark(text: str, option: str) -> Bookmark | None:

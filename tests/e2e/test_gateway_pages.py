@@ -84,6 +84,44 @@ async def test_what_people_ask_of_the_dashboard(shown: tuple[Page, str]) -> None
     await page.call("Input.dispatchKeyEvent", type="keyDown", key="2", text="2")
     await page.holds("location.pathname === '/jobs'")
     await no_figure_of_now_under_a_past_clock(page, url)
+    await it_speaks_the_language_of_the_reader(page, url)
+
+
+ENGLISH = {
+    "the",
+    "is",
+    "are",
+    "it",
+    "of",
+    "and",
+    "has",
+    "its",
+    "for",
+    "waits",
+    "free",
+    "running",
+    "waiting",
+    "sequence",
+}
+
+
+async def it_speaks_the_language_of_the_reader(page: Page, url: str) -> None:
+    """A switch on the page: labels, headlines, reasons and histories are in Chinese, and no word of English is left."""
+    await page.open(url)
+    await page.run(
+        "(e => { e.value = 'zh-CN'; e.dispatchEvent(new Event('change', { bubbles: true })); })"
+        "(document.querySelector('select.language'))"
+    )
+    await page.holds("document.documentElement.lang === 'zh-CN' && document.body.innerText.includes('等待原因')")
+    for path in ("", "jobs", "nodes", "whatif", "health", "job/vision/too-large-0"):
+        await page.open(f"{url}{path}")
+        await page.holds("!!document.querySelector('main h1') && !document.body.innerText.includes('加载中')")
+        words = await page.run("document.querySelector('main').innerText")
+        assert not ENGLISH & {*str(words).split()}, (
+            path,
+            [line for line in str(words).splitlines() if ENGLISH & {*line.split()}],
+        )
+    await page.run("localStorage.clear()")
 
 
 SLOW = """

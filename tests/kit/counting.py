@@ -18,7 +18,7 @@ from muster.runtime.clusterlease import NAMESPACE
 from muster.told.wording import explain
 
 UNIT_SUFFIX = "-ray-qu"
-PASSING = re.compile(f"it is evaluated soon$|^{re.escape(explain.ADMITTED.text)}$")
+PASSING = re.compile(f"it is evaluated soon$|^{re.escape(explain.being_started().text)}$")
 
 
 class Counting:

@@ -117,7 +117,8 @@ def test_metrics_that_are_named_exist() -> None:
 
 
 def test_settings_that_are_named_exist() -> None:
-    known = {f"{PREFIX}{name.upper()}" for name in Config.__struct_fields__} | {"MUSTER_CONFIG", "MUSTER_PUB"}
+    known = {f"{PREFIX}{name.upper()}" for name in Config.__struct_fields__}
+    known |= {"MUSTER_CONFIG", "MUSTER_PUB", "MUSTER_LANG"}
     for page in PAGES:
         for name in re.findall(r"\bMUSTER_[A-Z_]+\b", page.read_text()):
             assert name in known or name.startswith(("MUSTER_TEST_", "MUSTER_LOG_", "MUSTER_NEXT_")), f"{page}: {name}"

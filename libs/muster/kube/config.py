@@ -87,7 +87,9 @@ async def connect(
     return transport
 
 
-async def bearer_of(source: FromKubeconfig, server: str, clock: Clock | None = None) -> tuple[KubeTransport, bool]:
+async def bearer_of(
+    source: FromKubeconfig, server: str, clock: Clock | None = None, *, language: str = "en"
+) -> tuple[KubeTransport, bool]:
     """A transport to another server that reviews tokens of this cluster, and whether its requests have a token.
 
     It takes the token of a kubeconfig's user, and neither the password or certificate of the user nor the authority of
@@ -107,8 +109,8 @@ async def bearer_of(source: FromKubeconfig, server: str, clock: Clock | None = N
         credential = Credential(Loaded(None))
     connector = TCPConnector()
     wire = Wire(connector=connector, close=connector.close, proxy=proxy_for(server, os.environ))
-    target = ApiTarget(server.rstrip("/"), origin, home)
-    return KubeTransport(target, wire, credential, user_agent=_user_agent(), compress=True), signed
+    target, spoken = ApiTarget(server.rstrip("/"), origin, home), [("Accept-Language", language)]
+    return KubeTransport(target, wire, credential, user_agent=_user_agent(), headers=spoken, compress=True), signed
 
 
 async def ping(transport: KubeTransport) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from muster.model.language import say
 from muster.model.problem import ProblemError, problem
 from muster.model.text import shorten
 
@@ -118,6 +119,10 @@ def format_quantity(amount: int, resource: str) -> str:
     return best
 
 
+def _of(part: str, whole: str) -> str:
+    return say("{part} of {whole}", part=part, whole=whole)
+
+
 def format_part(amount: int, whole: int | None, resource: str) -> str:
     """``30.5 of 64``, ``11.2Gi of 40Gi``: a part in the unit of the whole; the part alone without a whole."""
     alone = format_quantity(amount, resource)
@@ -126,14 +131,14 @@ def format_part(amount: int, whole: int | None, resource: str) -> str:
     text = format_quantity(whole, resource)
     suffix = text.lstrip("0123456789")
     if not in_bytes(resource) and amount > 0 and not suffix and amount % 1000:
-        return f"{amount // 1000}.{f'{amount % 1000:03}'.rstrip('0')} of {text}"
+        return _of(f"{amount // 1000}.{f'{amount % 1000:03}'.rstrip('0')}", text)
     if not in_bytes(resource) or not suffix or alone.endswith(suffix):
-        return f"{alone} of {text}"
+        return _of(alone, text)
     unit = 1 << _BINARY[suffix] if suffix in _BINARY else 10 ** _DECIMAL[suffix]
     tenths = (amount * 10 + unit // 2) // unit
     shown = f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{suffix}"
     exact = not tenths or (shown == text and amount != whole)
-    return f"{alone if exact else shown} of {text}"
+    return _of(alone if exact else shown, text)
 
 
 def format_vector(vector: Mapping[str, int]) -> str:

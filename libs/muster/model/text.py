@@ -6,6 +6,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from muster.model.language import counted, listed, lower, say, upper
+
+__all__ = ["clean", "counted", "few", "instant", "lower", "moment", "shorten", "span", "upper"]
+
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
@@ -28,21 +32,26 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+UNITS = {"ms": "{number} ms", "s": "{number} s", "min": "{number} min", "h": "{number} h", "d": "{number} d"}
+"""The messages of spans of time."""
+
+
 def span(ms: int) -> str:
     """A span of time in words: ``250 ms``, ``9.8 s``, ``3 min 12 s``, ``5 h 4 min``, ``2 d 3 h``."""
     if ms < 0:
         return "-" + span(-ms)
     if ms < 1000:
-        return f"{ms} ms"
+        return say(UNITS["ms"], number=ms)
     tenths = ms // 100
     if tenths < 600:
-        return f"{tenths // 10}.{tenths % 10} s" if tenths % 10 and tenths < 200 else f"{tenths // 10} s"
+        exact = tenths % 10 and tenths < 200
+        return say(UNITS["s"], number=f"{tenths // 10}.{tenths % 10}" if exact else tenths // 10)
     seconds = ms // 1000
     for size, large, unit, small in ((3600, "min", 60, "s"), (86400, "h", 3600, "min"), (0, "d", 86400, "h")):
         if not size or seconds < size:
             step = {"s": 1, "min": 60, "h": 3600}[small]
-            whole, rest = seconds // unit, seconds % unit // step
-            return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+            whole, rest = say(UNITS[large], number=seconds // unit), seconds % unit // step
+            return f"{whole} {say(UNITS[small], number=rest)}" if rest else whole
     raise AssertionError("the last row takes everything")
 
 
@@ -59,14 +68,4 @@ def instant(ms: int) -> str:
 def few(names: Sequence[str], beyond: int = 0) -> str:
     """The first five of many: ``a, b, c, d, e, and 3 more``. ``beyond``: how many there are beside these."""
     hidden = max(0, len(names) - 5) + beyond
-    return f"{', '.join(names[:5])}, and {hidden} more" if hidden else ", ".join(names[:5])
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """``1 job``, ``3 jobs``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def lower(text: str) -> str:
-    """With a small first letter, inside a line."""
-    return text[:1].lower() + text[1:]
+    return say("{names}, and {hidden} more", names=listed(names[:5]), hidden=hidden) if hidden else listed(names[:5])

@@ -21,7 +21,7 @@ from muster.events.system import PlacementMode
 from muster.runtime import kinds
 
 PREFIX = "MUSTER_"
-_NOT_FIELDS = frozenset({"CONFIG"})
+_NOT_FIELDS = frozenset({"LANG", "CONFIG"})
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 

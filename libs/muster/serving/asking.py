@@ -21,6 +21,7 @@ from muster.core.quota.ledger.quotaledger import leaf_of
 from muster.core.workloads.registry import KINDS
 from muster.events.refusals import Refusal
 from muster.model.keys import Ref, path_chain
+from muster.model.language import say
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
@@ -86,7 +87,7 @@ def ask(
     turned_away = refusal_of(queues.ledger, workload, leaf)
     if leaf is None or turned_away is not None or not lens.sees(ref.namespace):
         text = _not_queued(state, lens, ref, turned_away if lens.sees(ref.namespace) else None)
-        key, summary = lens.words(ref.key), f"It is not queued: {text}."
+        key, summary = lens.words(ref.key), say("It is not queued: {text}.", text=text)
         return supposed.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(state, workload, leaf, max(now, state.now))
     never, beyond = unfit(state.nodes, workload), _beyond(state, job)
@@ -100,11 +101,13 @@ def ask(
         request=texts(job.demand.request),
         starts_now=not refused or not workload.suspended,
         promise=None,
-        why_no_promise="time ran out before its start was foreseen" if refused else "",
+        why_no_promise=say("time ran out before its start was foreseen") if refused else "",
         binds=lens.words(refused),
         costs=[],
         advice=[],
-        summary=lens.words(f"{_first(workload)}{f'It would wait: {refused}.' if refused else STARTS}"),
+        summary=lens.words(
+            f"{_first(workload)}{(say('It would wait: {refused}.', refused=refused) if refused else STARTS)}"
+        ),
         complete=False,
     )
     if hopeless:
@@ -139,12 +142,12 @@ def _first(workload: Workload) -> str:
     """What is said before the prospects in the queue: the job is not suspended, or asks for nothing."""
     text = ""
     if not workload.suspended:
-        text = (
-            "It is not suspended: it would run at once, in no queue, and be charged from then on. Create it suspended; "
-            "the admission policies of Muster do so, where they are installed. If it is suspended: "
+        text = say(
+            "It is not suspended: it would run at once, in no queue, and be charged from then on. Create it "
+            "suspended; the admission policies of Muster do so, where they are installed. If it is suspended: "
         )
     if not any(amount for pods in workload.pod_sets for amount in pods.request.values()):
-        text += "Its pods ask for no resources, so no quota limits it: set resources.requests. "
+        text += say("Its pods ask for no resources, so no quota limits it: set resources.requests. ")
     return text
 
 
@@ -154,13 +157,17 @@ def _not_queued(state: ReadState, lens: Lens, ref: Ref, refusal: Refusal | None)
     if refusal is not None and refusal.detail != "namespace_unclaimed":
         return lens.words(reasons.refused(refusal, ref.kind, ref.key))
     if refusal is None:
-        text = "no quota that you may see claims its namespace"
+        text = say("no quota that you may see claims its namespace")
     else:
         text = lens.words(reasons.refused(refusal, ref.kind, ref.key))
     if not claimed:
         return text
     below = [namespace for namespace, leaf in claimed.items() if ref.namespace in leaf.split("/")]
-    return f"{text}. These namespaces have one: {few(below or [*close_names(ref.namespace, claimed)])}"
+    return say(
+        "{text}. These namespaces have one: {below}",
+        text=text,
+        below=few(below or [*close_names(ref.namespace, claimed)]),
+    )
 
 
 def _beyond(state: ReadState, job: Job) -> list[str]:
@@ -173,12 +180,12 @@ def refusal(state: ReadState, job: Job, workload: Workload) -> str:
     """Why the job would not start at once; empty where the job would."""
     queues = state.queues
     if not state.admitting:
-        return "nothing is admitted now: the cluster is not fully listed, or the log is nearly full"
+        return say("nothing is admitted now: the cluster is not fully listed, or the log is nearly full")
     if "admissions" in queues.resting(job.queue):
-        return f"admissions are paused in {job.queue}"
+        return say("admissions are paused in {queue}", queue=job.queue)
     obstacle = binds(queues, job, max(job.queued_at, state.now))
     if not obstacle and queues.places and not fits(state, workload, ()):
-        return "its pods find no room on the nodes, by amounts alone"
+        return say("its pods find no room on the nodes, by amounts alone")
     return obstacle
 
 
@@ -194,7 +201,9 @@ def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int)
         yield from _borrowers(queues, job)
     ahead = list(after).index(uid)
     if ahead > LOOKED_AT:
-        yield f"jobs that would start later are not foreseen: {numbered(ahead, 'job')} would start before it"
+        yield say(
+            "jobs that would start later are not foreseen: {ahead} would start before it", ahead=numbered(ahead, "job")
+        )
         return
     # Both are of this moment: of an older look every job would seem to start earlier now.
     before = projected(state, queues, now, most=len(after))
@@ -205,10 +214,14 @@ def _costs(state: ReadState, job: Job, after: Mapping[str, Projected], now: int)
         if other in queues.jobs and (after[other].wait > projected.wait if other in after else not cut)
     ]
     for delay, other in sorted(later, reverse=True)[:MOST_COSTS]:
-        yield f"{queues.jobs[other].ref.key} would start {f'{span(delay)} later' if delay > 0 else 'later'}"
+        key = queues.jobs[other].ref.key
+        if delay > 0:
+            yield say("{job} would start {delay} later", job=key, delay=span(delay))
+        else:
+            yield say("{job} would start later", job=key)
     if len(later) > MOST_COSTS:
-        least = "at least " if cut else ""
-        yield f"and {least}{numbered(len(later) - MOST_COSTS, 'other job')} later"
+        least = say("at least ") if cut else ""
+        yield say("and {least}{later} later", least=least, later=numbered(len(later) - MOST_COSTS, "other job"))
 
 
 def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
@@ -230,7 +243,7 @@ def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
             and shown < MOST_COSTS
         ):
             shown, missing = shown + 1, missing - amount
-            yield f"{workload.ref.key} borrows at {charge.queue}, and may be suspended for it"
+            yield say("{key} borrows at {queue}, and may be suspended for it", key=workload.ref.key, queue=charge.queue)
 
 
 def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Iterator[supposed.Advice]:
@@ -243,7 +256,12 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
     for path, node in state.queues.ledger.nodes.items():
         moved = _in_queue(state, job, workload, node) if path != job.queue and lens.sees_queue(path) else None
         if moved is not None and not refusal(state, moved, workload):
-            text = f"with label {QUOTA_NAME}: {node.name} it is of queue {path}, and starts now"
+            text = say(
+                "with label {label}: {name} it is of queue {path}, and starts now",
+                label=QUOTA_NAME,
+                name=node.name,
+                path=path,
+            )
             yield supposed.Advice(f"queue={path}", text)
             break
     for run_ms in RUN_TIMES_MS:
@@ -252,7 +270,8 @@ def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Itera
             state, structs.replace(job, demand=demand), workload
         ):
             yield supposed.Advice(
-                f"run_time={span(run_ms)}", f"if it declares to run at most {span(run_ms)}, it starts now"
+                f"run_time={span(run_ms)}",
+                say("if it declares to run at most {run}, it starts now", run=span(run_ms)),
             )
             break
 
@@ -284,7 +303,13 @@ def _smaller(state: ReadState, job: Job, workload: Workload) -> supposed.Advice 
     if starts is None:
         return None
     asks = format_vector(starts.demand.request)
-    text = f"with {fitting} instead of {largest.count} pods of {largest.name} ({asks}) it starts now"
+    text = say(
+        "with {fitting} instead of {count} pods of {name} ({asks}) it starts now",
+        fitting=fitting,
+        count=largest.count,
+        name=largest.name,
+        asks=asks,
+    )
     return supposed.Advice(f"{largest.name}={fitting}", text)
 
 
@@ -309,14 +334,14 @@ def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
 def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now: int, *, owed: bool) -> str:
     if not refused:
         return STARTS
-    text = "It would wait"
+    text = say("It would wait")
     if owed:
-        text += ", and is owed its start: jobs that borrow may be suspended for it"
+        text += say(", and is owed its start: jobs that borrow may be suspended for it")
     elif not promise.why:
-        text += f". {queuewords.promised_start(promise, now)}"
+        text += say(". {promise}", promise=queuewords.promised_start(promise, now))
     else:
-        text += f"; no start is promised: {queuewords.no_promise(promise.why, 'it')}"
-    return f"{text}. {_advised(advice)}".rstrip()
+        text += say("; no start is promised: {why}", why=queuewords.no_promise(promise.why, "it"))
+    return say("{text}. {advice}", text=text, advice=_advised(advice)).rstrip()
 
 
 def _advised(advice: list[supposed.Advice]) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+from muster import languages
 from muster.events.envelope import Stored
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving import forks
@@ -107,7 +108,7 @@ class Beside:
                 process = self._process if self._process is not None else await self._begin()
             number = next(self._numbers)
             answer = self._asked[number] = asyncio.get_running_loop().create_future()
-            _send(process, "ask", number, limit_s, method, args)
+            _send(process, "ask", number, limit_s, languages.spoken(), method, args)
             try:
                 verdict, value = await answer
             except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from muster.core.workloads.registry import is_job
 from muster.events.base import Decision
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.model.text import instant
 from muster.serving import shapes
 from muster.serving.scope import Lens
@@ -40,6 +41,6 @@ def _cause(stored: Stored, index: int, lens: Lens, state: ReadState) -> shapes.C
     place = (stored.seq, index, instant(commit.at), commit.stage, isinstance(event, Decision))
     namespace = ref.namespace if ref is not None else ""
     if not (lens.sees(namespace) if namespace else lens.scope.whole):
-        return shapes.CauseView(*place, "", "", "about something that you may not see")
+        return shapes.CauseView(*place, "", "", say("about something that you may not see"))
     job = ref.key if ref is not None and (is_job(ref.kind) or ref.uid in state.records) else ""
     return shapes.CauseView(*place, told.word, lens.words(told.subject), lens.words(told.text), job)

@@ -17,6 +17,7 @@ from muster.core.queueing.book import Book, Place, Shape, shape_key
 from muster.core.queueing.queues import Job, Queues
 from muster.core.queueing.sorterstate import Learned
 from muster.events.base import Cause
+from muster.model.language import say
 from muster.model.quota import QuotaNode
 from muster.model.workload import Workload
 from muster.told.readmodel.jobfolds import running
@@ -133,7 +134,11 @@ def binds(queues: Queues, job: Job, now: int) -> str:
     if short is not None:
         return waiting_for_quota(short).text
     before = first_before(queues, job)
-    return f"{before.key} is before it in {job.queue}, which admits in order (Block)" if before is not None else ""
+    return (
+        say("{key} is before it in {queue}, which admits in order (Block)", key=before.key, queue=job.queue)
+        if before is not None
+        else ""
+    )
 
 
 def first_before(queues: Queues, job: Job) -> Place | None:

@@ -4,8 +4,8 @@ A fork answers one question and ends. So a slow question delays no other questio
 time and of memory. The process has one thread, so a fork has everything that the fork needs.
 
 Frames on the standard input and output: eight bytes of length, then a pickled tuple. In: ``("begin", state)``,
-``("fold", commits)``, ``("ask", number, limit_s, method, arguments)``, ``("drop", number)``. Out: ``(number, verdict,
-value)``; a fork writes ``(verdict, value)``, parts of its answer first.
+``("fold", commits)``, ``("ask", number, limit_s, language, method, arguments)``, ``("drop", number)``. Out: ``(number,
+verdict, value)``; a fork writes ``(verdict, value)``, parts of its answer first.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from muster.core.cell.seats import Seat
+from muster.languages import catalogue
+from muster.model.language import speaking
 from muster.runtime.logkeeping.snapshotting import decode_state
 from muster.serving.ahead import Ahead
 from muster.told.readmodel.model import ReadModel
@@ -138,9 +140,10 @@ class Forker:
             for fork in [running for running in self._forks.values() if running.number == args[0]]:
                 self._settle(fork, "ended", None)
         else:
-            number, limit_s, method, asked = args
+            number, limit_s, language, method, asked = args
             state = self._seat.state
-            fork = Fork(number, limit_s, lambda to: answer(to, state, method, asked, live=self._live))
+            catalogue(language)  # Read here, so that no fork reads the file again.
+            fork = Fork(number, limit_s, lambda to: answer(to, state, language, method, asked, live=self._live))
             self._forks[fork.source] = fork
             self._ready.register(fork.source, selectors.EVENT_READ)
 
@@ -152,7 +155,7 @@ class Forker:
         self._sink.flush()
 
 
-def answer(sink: BinaryIO, state: ReadState, method: str, args: Sequence[object], *, live: bool) -> None:
+def answer(sink: BinaryIO, state: ReadState, language: str, method: str, args: Sequence[object], *, live: bool) -> None:
     """In a fork: say parts of the answer, and the answer or the error."""
     os.nice(LATER)
     _bound()
@@ -162,7 +165,8 @@ def answer(sink: BinaryIO, state: ReadState, method: str, args: Sequence[object]
         sink.flush()
 
     try:
-        say("answer", getattr(Ahead(lambda: state, live=live, part=lambda view: say("part", view)), method)(*args))
+        with speaking(catalogue(language)):
+            say("answer", getattr(Ahead(lambda: state, live=live, part=lambda view: say("part", view)), method)(*args))
     except MemoryError:
         say("late", None)
     except Exception as err:

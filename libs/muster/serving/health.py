@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.model.language import listed, say
 from muster.model.quota import COUNTED
 from muster.model.resources import Vector, add_into, format_quantity
 from muster.model.text import counted
@@ -30,7 +31,11 @@ def health(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.He
     shown = [shapes.FindingView(finding.level, finding.subject, lens.words(finding.text)) for finding in findings]
     worst = {finding.level for finding in shown}
     summary = (
-        "Nothing is admitted" if "stopped" in worst else "Works; some objects need attention" if shown else "Works"
+        say("Nothing is admitted")
+        if "stopped" in worst
+        else say("Works; some objects need attention")
+        if shown
+        else say("Works")
     )
     return shapes.HealthView(moment, "stopped" not in worst, summary, shown)
 
@@ -41,12 +46,17 @@ Found = Iterator[shapes.FindingView]
 def _stopped(state: ReadState) -> Found:
     """The problems that stop all admissions."""
     if state.unsynced:
-        text = f"{', '.join(sorted(state.unsynced))} are not listed yet: nothing is admitted until they are"
+        text = say(
+            "{unsynced} are not listed yet: nothing is admitted until they are",
+            unsynced=listed(sorted(state.unsynced)),
+        )
         yield shapes.FindingView("stopped", "", text)
     if state.closing:
-        yield shapes.FindingView("stopped", "", "the log is nearly full: nothing is admitted until a generation begins")
+        yield shapes.FindingView(
+            "stopped", "", say("the log is nearly full: nothing is admitted until a generation begins")
+        )
     if not state.queues.ledger.nodes:
-        yield shapes.FindingView("stopped", "", "no quota tree is in force: create one")
+        yield shapes.FindingView("stopped", "", say("no quota tree is in force: create one"))
 
 
 def _refused(state: ReadState) -> Found:
@@ -71,9 +81,13 @@ def _lacking(state: ReadState) -> Found:
             has = total.get(name, 0)
             if has < limit and name not in COUNTED:
                 nodes = counted(len(state.nodes.nodes), "node of the cluster has", "nodes of the cluster have")
-                text = (
-                    f"{nodes} {format_quantity(has, name)} {name}, and the quotas divide "
-                    f"{format_quantity(limit, name)}: jobs with quota may find no node. Add nodes, or lower the quotas"
+                text = say(
+                    "{nodes} {has} {name}, and the quotas divide {limit}: jobs with quota may find no node. Add "
+                    "nodes, or lower the quotas",
+                    nodes=nodes,
+                    has=format_quantity(has, name),
+                    name=name,
+                    limit=format_quantity(limit, name),
                 )
                 yield shapes.FindingView("attention", tree.ref.key, text)
 
@@ -89,13 +103,17 @@ def _held_up(state: ReadState, lens: Lens) -> Found:
         elif record.growth.alarm is not None:
             text = raywords.alarm(record.growth.alarm)
         elif CODES[status.code].tone == "act":
-            text = jobs.reason(status).text + (f" ({counted(alike - 1, 'more job')} alike)" if alike > 1 else "")
+            text = jobs.reason(status).text + (
+                say(" ({alike} alike)", alike=counted(alike - 1, "more job")) if alike > 1 else ""
+            )
         if text:
             held_up.append((record.ref.key, text))
     for key, text in sorted(held_up)[:MOST]:
         yield shapes.FindingView("attention", key, text)
     if len(held_up) > MOST:
-        yield shapes.FindingView("attention", "", f"{counted(len(held_up) - MOST, 'more job')} need attention")
+        yield shapes.FindingView(
+            "attention", "", say("{more} need attention", more=counted(len(held_up) - MOST, "more job"))
+        )
 
 
 def _looked_at(state: ReadState, lens: Lens) -> dict[str, int]:

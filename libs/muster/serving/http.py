@@ -12,6 +12,8 @@ from aiohttp import web
 
 import muster
 from muster.core.objects.meta import is_namespace
+from muster.languages import catalogue, preferred
+from muster.model.language import speaking
 from muster.ports import Clock
 from muster.runtime.listening import Listener
 from muster.serving import shapes
@@ -54,7 +56,13 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Server": f"muster/{muster.__version__}",
 }
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
 NOTHING = Scope(frozenset(), cluster=False)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -168,7 +176,8 @@ class GatewayServer(Listener):
         """Add the headers to every answer, and make one sentence of every failure, without names that are concealed."""
         try:
             self._check_host(request)
-            response = await handler(request)
+            with speaking(catalogue(preferred(request.headers.get("Accept-Language", "")))):
+                response = await handler(request)
         except DeniedError as err:
             response = _json(shapes.Problem(str(err)), 401)
             response.headers["WWW-Authenticate"] = "Bearer"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muster.core.learned import Estimate
 from muster.core.promising.projection import Projected
+from muster.model.language import say
 from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
 from muster.serving import shapes
@@ -182,7 +183,11 @@ def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1, last_at: in
 def queues(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.QueuesView:
     """The quota tree, as far as the viewer may see the quotas."""
     board = board_of(state)
-    notes = [f"{', '.join(board.unsynced)} are not listed yet: nothing is admitted"] if board.unsynced else []
+    notes = (
+        [say("{unsynced} are not listed yet: nothing is admitted", unsynced=", ".join(board.unsynced))]
+        if board.unsynced
+        else []
+    )
     return shapes.QueuesView(
         moment=moment,
         tree=board.tree,

@@ -10,6 +10,7 @@ from muster.core.queueing.queues import Queues
 from muster.core.quota.trees.rules import flavors_written
 from muster.core.quota.trees.treesource import as_written, read_tree
 from muster.events.facts import QuotaTreeObserved
+from muster.model.language import listed, say
 from muster.model.problem import FieldProblem
 from muster.model.quota import QuotaTree
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
@@ -122,7 +123,7 @@ def _accepted(before: Queues, after: Queues) -> None:
         known = _broken(old) if old is not None else []
         broken = [problem for problem in _broken(tree) if problem not in known]
         if broken:
-            more = f" (and {counted(len(broken) - 1, 'more problem')})" if len(broken) > 1 else ""
+            more = say(" (and {broken})", broken=counted(len(broken) - 1, "more problem")) if len(broken) > 1 else ""
             raise ChangeError(f"Muster would refuse this tree: {problems.line(broken[0])}{more}")
 
 
@@ -186,17 +187,22 @@ def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
 def _summary(earlier: int, later: int, shown: Sequence[supposed.Effect], nodes: Sequence[Vector]) -> str:
     """One sentence, and the limit that still binds."""
     if not shown:
-        return "No job waits: nothing changes."
+        return say("No job waits: nothing changes.")
     first, parts = shown[0], []
     if earlier:
-        parts.append(f"{counted(earlier, 'waiting job')} would start earlier")
+        parts.append(say("{earlier} would start earlier", earlier=counted(earlier, "waiting job")))
     if later:
-        parts.append(f"{counted(later, 'waiting job')} later")
-    text = ", ".join(parts) if parts else "No waiting job would start earlier"
+        parts.append(say("{later} later", later=counted(later, "waiting job")))
+    text = listed(parts) if parts else say("No waiting job would start earlier")
     if parts and first.before is not None and first.after is not None and first.before > first.after:
-        text += f"; {first.job} by {span(first.before - first.after)}"
+        text += say("; {job} by {earlier}", job=first.job, earlier=span(first.before - first.after))
     if nodes and not earlier:
         name, amount = next(iter(nodes[0].items()))
-        text += f": {counted(len(nodes), 'more node')} with {format_quantity(amount, name)} {name} each change no quota"
+        text += say(
+            ": {nodes} with {amount} {name} each change no quota",
+            nodes=counted(len(nodes), "more node"),
+            amount=format_quantity(amount, name),
+            name=name,
+        )
     binding = next((effect.binds for effect in shown if effect.binds), "")
-    return f"{text}. Still binding: {binding}." if binding else f"{text}."
+    return say("{text}. Still binding: {binding}.", text=text, binding=binding) if binding else f"{text}."

@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import counted
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.scope import EVERYTHING, Lens
@@ -74,14 +75,18 @@ def _text(file: str) -> str:
 
 def ask_lines(view: AskView) -> list[Text]:
     """One job."""
-    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items()) or "nothing that a quota counts"
+    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items()) or say("nothing that a quota counts")
     lines = [
-        styled((f"{view.kind} ", DIM), (view.job, STRONG), f"  asks for {asks} at {view.queue}" if view.queue else ""),
+        styled(
+            (f"{view.kind} ", DIM),
+            (view.job, STRONG),
+            say("  asks for {asks} at {queue}", asks=asks, queue=view.queue) if view.queue else "",
+        ),
         styled(("  " + view.summary, GOOD if view.starts_now else WARN)),
     ]
     if view.binds and view.queue and view.binds not in view.summary:
-        lines.append(Text(f"  It would wait for: {view.binds}."))
+        lines.append(Text(say("  It would wait for: {binds}.", binds=view.binds)))
     if view.costs:
-        lines.append(Text(f"  Its cost: {counted(len(view.costs), 'entry', 'entries')}"))
+        lines.append(Text(say("  Its cost: {costs}", costs=counted(len(view.costs), "entry", "entries"))))
         lines += [Text(f"    {cost}") for cost in view.costs]
-    return [*lines, *(Text(f"  Or: {advice.text}.") for advice in view.advice[1:])]
+    return [*lines, *(Text(say("  Or: {text}.", text=advice.text)) for advice in view.advice[1:])]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from cyclopts import Parameter
 from msgspec.structs import replace
 
+from muster.model.language import say
 from muster.model.text import counted
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row, row_of
 from muster.told.codes.values import Phase, Promise
@@ -86,11 +87,17 @@ async def ls(
         return
     _print(out, listed.rows, listed.now, output)
     if not listed.rows and output != "name":
-        whose = f" of {' or '.join(asked.owners)}" if asked.owners else ""
+        whose = say(" of {owners}", owners=say(" or ").join(asked.owners)) if asked.owners else ""
         every = asked == JobFilter(owners=asked.owners)
         out.line(
-            f"No job{whose}{'' if every else ' matches'} as of sequence {listed.seq}; "
-            f"{counted(listed.known, 'job')} known in all."
+            say(
+                "No job{whose} as of sequence {seq}; {known} known in all."
+                if every
+                else "No job{whose} matches as of sequence {seq}; {known} known in all.",
+                whose=whose,
+                seq=listed.seq,
+                known=counted(listed.known, "job"),
+            )
         )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.core.objects.meta import PRIORITY
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.levers import HIGHEST, lever
@@ -29,4 +30,4 @@ async def priority(
         raise CliError(f"{number} is no priority: take a number from {-HIGHEST - 1} to {HIGHEST}", USAGE)
     out = Output()
     async with lever(job, out, bus, cluster) as handle:
-        return await handle.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")
+        return await handle.pull(out, {PRIORITY: str(number)}, reason, say("has priority {number}", number=number))

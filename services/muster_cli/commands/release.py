@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.core.objects.meta import HOLD
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.exits import OK
 from muster_cli.levers import lever, standing_line
@@ -26,7 +27,7 @@ async def release(
     async with lever(job, out, bus, cluster) as handle:
         if not handle.workload.wishes.hold:
             ref = handle.workload.ref
-            out.line(f"{ref.kind} {ref.key} is not held; nothing is changed")
+            out.line(say("{kind} {key} is not held; nothing is changed", kind=ref.kind, key=ref.key))
             out.line(standing_line(handle.state, handle.uid))
             return OK
-        return await handle.pull(out, {HOLD: None}, reason, "is released")
+        return await handle.pull(out, {HOLD: None}, reason, say("is released"))

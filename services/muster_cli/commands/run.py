@@ -24,6 +24,7 @@ async def run(
     except UnknownServiceError as err:
         raise CliError(str(err), USAGE) from err
     # Telemetry takes a second to import; an unknown name need not wait.
+    from muster.model.language import speaking
     from muster.runtime.service import run_service
     from muster_cli.composing import add
 
@@ -31,4 +32,5 @@ async def run(
         for service in chosen:
             await add(process, service)
 
-    return await run_service(process_name(chosen), build, keeping=KEEPER in chosen)
+    with speaking(None):  # Services write to objects that users of all languages read.
+        return await run_service(process_name(chosen), build, keeping=KEEPER in chosen)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from muster.kube.objects import decode_status
 from muster.model.api import ApiResource
+from muster.model.language import say
 from muster.ports import ApiResponse, ApiTransport
 from muster_cli.api import api_of
 from muster_cli.console import Output
@@ -70,9 +71,9 @@ async def _create(transport: ApiTransport, kinds: Kinds, manifest: Manifest, out
     if answer.ok:
         meta = msgspec.json.decode(answer.body)["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        out.line(f"{manifest.kind} {key} created")
+        out.line(say("{kind} {key} created", kind=manifest.kind, key=key))
         return OK
-    out.note(f"muster submit: {manifest} was refused: {_refusal(answer)}")
+    out.note(say("muster submit: {manifest} was refused: {refusal}", manifest=manifest, refusal=_refusal(answer)))
     return {401: FORBIDDEN, 403: FORBIDDEN}.get(answer.status, FAILED)
 
 

@@ -27,6 +27,7 @@ from muster.events.envelope import UnknownEventError, UnreadableCommitError, dec
 from muster.events.subjects import log_stream
 from muster.kube.config import connect as connect_kube
 from muster.kube.sources import FromKubeconfig
+from muster.model.language import say, speaking
 from muster.model.text import counted, span
 from muster.ports import ApiTransport, Clock, LogGoneError
 from muster.runtime.clock import SystemClock, WarpedClock
@@ -134,7 +135,8 @@ class Session:
             cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed, wishes.story))
         services = Services(config, clock, self._reach(cluster), self._note, home.moments)
         stack.push_async_callback(services.close)
-        await services.open()
+        with speaking(None):  # What services write to objects is in English, whatever the terminal speaks.
+            await services.open()
         if self._refused:
             return
         registration = Registration()
@@ -147,7 +149,8 @@ class Session:
         async with asyncio.timeout(wishes.duration_s), asyncio.TaskGroup() as tasks:
             if cluster is not None:
                 tasks.create_task(cluster.run(clock, wishes.speed))
-            tasks.create_task(services.run())
+            with speaking(None):
+                tasks.create_task(services.run())
             tasks.create_task(self._teller.run(after))
             tasks.create_task(keep_alive(server, self._note))
             if cluster is not None:
@@ -195,7 +198,7 @@ class Session:
                 findings = await cluster_findings(transport, acting=True, kinds=config.kinds_on, native=native)
                 self._refused = [finding for finding in findings if must_fix([finding])]
                 if self._refused:
-                    self.out.note(styled(("muster up: not acting on this cluster, because:", BAD)))
+                    self.out.note(styled((say("muster up: not acting on this cluster, because:"), BAD)))
                     for line in findings_lines(self._refused):
                         self.out.note(line)
             return transport
@@ -280,19 +283,35 @@ class Session:
         counts = self._teller.counts if self._teller is not None else None
         if counts is None:
             return OK
-        verb = "admitted" if self.wishes.acting else "would have been admitted"
+        verb = say("admitted") if self.wishes.acting else say("would have been admitted")
         first = ""
         if counts.first_admission_ms >= 0:
-            first = f" (the first after {span(int(counts.first_admission_ms / self.wishes.speed))})"
-        kept = f" Kept in {self._home}." if self._home else ""
+            first = say(" (the first after {waited})", waited=span(int(counts.first_admission_ms / self.wishes.speed)))
+        kept = say(" Kept in {home}.", home=self._home) if self._home else ""
         if not self.wishes.quiet:
             self.out.line(
-                f"Ended after {span(took_ms)}: {counted(counts.queued, 'job')} queued, {counts.admitted} {verb}"
-                f"{first}, {counts.finished} finished; {counted(counts.commits, 'commit')}.{kept}"
+                say(
+                    "Ended after {took_ms}: {queued} queued, {admitted} {verb}{first}, {finished} finished; "
+                    "{commits}.{kept}",
+                    took_ms=span(took_ms),
+                    queued=counted(counts.queued, "job"),
+                    admitted=counts.admitted,
+                    verb=verb,
+                    first=first,
+                    finished=counts.finished,
+                    commits=counted(counts.commits, "commit"),
+                    kept=kept,
+                )
             )
         if self._expects_admission and not counts.admitted and self.wishes.duration_s is not None:
             assert self._teller is not None
-            self.out.note(f"muster up: no job was admitted in {span(took_ms)}: {self._teller.why_not()}")
+            self.out.note(
+                say(
+                    "muster up: no job was admitted in {took_ms}: {why_not}",
+                    took_ms=span(took_ms),
+                    why_not=self._teller.why_not(),
+                )
+            )
             return FAILED
         return OK
 

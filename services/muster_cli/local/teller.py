@@ -10,6 +10,7 @@ from msgspec import Struct
 from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
+from muster.model.language import say
 from muster.model.text import lower
 from muster.ports import LogGoneError, LogSealedError
 from muster.told.status.statuses import job_status
@@ -78,17 +79,17 @@ class Teller:
     def why_not(self) -> str:
         """Why nothing is admitted, in one sentence."""
         if self._narrator is None:
-            return "the log could not be read"
+            return say("the log could not be read")
         state = self._narrator.state
         if not state.synced:
             return lower(explain.waiting_for_sync(sorted(state.unsynced)).text)
         if state.closing:
-            return "the log is nearly full"
+            return say("the log is nearly full")
         if state.queues.ledger.tree is None:
-            return "no quota tree is in force"
+            return say("no quota tree is in force")
         waiting = next((job for job in state.queues.jobs.values() if job.status == "waiting"), None)
         if waiting is None:
-            return "no job waits"
+            return say("no job waits")
         return f"{waiting.ref.key}: {jobs.reason(job_status(state, waiting.ref.uid)).text}"
 
     def _count(self, entry: NarratedEvent) -> None:

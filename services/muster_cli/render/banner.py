@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, span
 from muster_cli.console import DIM, LINK, STRONG, columns, styled
@@ -49,39 +50,66 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
 def banner(facts: BannerFacts) -> list[Text]:
     """The banner."""
     local = not facts.server
-    text = "local playground: nothing here touches a Kubernetes cluster"
+    text = say("local playground: nothing here touches a Kubernetes cluster")
     if not local:
         text = (
-            "acts on a real cluster: jobs are admitted there" if facts.acting else "only observes: nothing is written"
+            say("acts on a real cluster: jobs are admitted there")
+            if facts.acting
+            else say("only observes: nothing is written")
         )
-    kept = f"kept in {facts.home}" if not facts.temporary else "temporary; keep it with --data DIR"
+    kept = say("kept in {home}", home=facts.home) if not facts.temporary else say("temporary; keep it with --data DIR")
     rows = [
-        ("Bus", f"nats-server {facts.nats_version} at {facts.url} (JetStream, {kept})"),
+        (
+            "Bus",
+            say(
+                "nats-server {nats_version} at {url} (JetStream, {kept})",
+                nats_version=facts.nats_version,
+                url=facts.url,
+                kept=kept,
+            ),
+        ),
         ("Cluster", _cluster(facts)),
-        ("Services", f"{', '.join(facts.services)}; all in this process, up in {span(facts.ready_ms)}"),
+        (
+            "Services",
+            say(
+                "{services}; all in this process, up in {ready_ms}",
+                services=", ".join(facts.services),
+                ready_ms=span(facts.ready_ms),
+            ),
+        ),
     ]
     if facts.continued:
-        rows.append(("Log", f"goes on after {counted(facts.continued, 'commit')}"))
+        rows.append(("Log", say("goes on after {continued}", continued=counted(facts.continued, "commit"))))
     if facts.speed != 1:
-        rows.append(("Time", f"runs {facts.speed:g} times as fast here; times below are those of the cluster"))
+        rows.append(
+            (
+                "Time",
+                say("runs {speed} times as fast here; times below are those of the cluster", speed=f"{facts.speed:g}"),
+            )
+        )
     if facts.kubeconfig:
         rows.append(("kubectl", f"kubectl --kubeconfig {facts.kubeconfig} get {facts.kind} -A"))
     if facts.metrics_url:
         rows.append(("Metrics", facts.metrics_url))
-    rows.append(("Log files", f"{facts.home}/muster.log"))
+    rows.append((say("Log files"), f"{facts.home}/muster.log"))
     first = [styled(("Dashboard", STRONG), "  ", (facts.dashboard_url, LINK))] if facts.dashboard_url else []
     return [
         *first,
-        styled((f"Muster {facts.version}", STRONG), f"   {text}"),
+        styled((say("Muster {version}", version=facts.version), STRONG), f"   {text}"),
         *columns([(styled((name, DIM)), value) for name, value in rows], indent=2),
     ]
 
 
 def _cluster(facts: BannerFacts) -> str:
     if facts.server:
-        return f"{facts.server} ({facts.origin})"
-    again = ", as it was left" if facts.continued else ""
-    return f"simulated{again}: {counted(facts.nodes, 'node')}, {format_vector(facts.capacity)}"
+        return say("{server} ({origin})", server=facts.server, origin=facts.origin)
+    again = say(", as it was left") if facts.continued else ""
+    return say(
+        "simulated{again}: {nodes}, {capacity}",
+        again=again,
+        nodes=counted(facts.nodes, "node"),
+        capacity=format_vector(facts.capacity),
+    )
 
 
 def tries(facts: BannerFacts) -> list[Text]:
@@ -89,20 +117,20 @@ def tries(facts: BannerFacts) -> list[Text]:
     local = not facts.server
     muster = facts.command
     commands = [
-        (f"{muster} queue tree", "how much of its quota each queue uses"),
-        (f"{muster} queue ls", "how many wait where, and why the first one does"),
-        (f"{muster} why NAMESPACE/JOB", "why a job waits, or what became of it"),
+        (f"{muster} queue tree", say("how much of its quota each queue uses")),
+        (f"{muster} queue ls", say("how many wait where, and why the first one does")),
+        (f"{muster} why NAMESPACE/JOB", say("why a job waits, or what became of it")),
     ]
     if local:
         commands.append(
-            (f"{muster} submit {facts.home}/{facts.sample}", "one more job (edit the file first, if you like)")
+            (f"{muster} submit {facts.home}/{facts.sample}", say("one more job (edit the file first, if you like)"))
         )
     server = "" if facts.url.endswith(":4222") else f"-s {facts.url} "
-    needs = "" if facts.nats_command else " (needs the command of NATS, github.com/nats-io/natscli)"
+    needs = "" if facts.nats_command else say(" (needs the command of NATS, github.com/nats-io/natscli)")
     commands += [
-        (f"{muster} tail", "every event of the log"),
-        (f"nats sub {server}'muster.pub.v1.>'", f"the public events{needs}"),
-        (f"{muster} export --out log.jsonl.gz", f"then: {muster} replay --log log.jsonl.gz"),
+        (f"{muster} tail", say("every event of the log")),
+        (f"nats sub {server}'muster.pub.v1.>'", say("the public events{needs}", needs=needs)),
+        (f"{muster} export --out log.jsonl.gz", say("then: {muster} replay --log log.jsonl.gz", muster=muster)),
     ]
     rows = [(styled((command, LINK)), styled((why, DIM))) for command, why in commands]
-    return [Text("Try in another terminal:"), *columns(rows, indent=2), Text("Ctrl-C stops everything.")]
+    return [Text(say("Try in another terminal:")), *columns(rows, indent=2), Text(say("Ctrl-C stops everything."))]

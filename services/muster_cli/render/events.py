@@ -9,9 +9,10 @@ from rich.text import Text
 
 from muster.events.envelope import Stored
 from muster.events.registry import encode
+from muster.model.language import say
 from muster.model.text import instant, moment
 from muster.told.wording.events import tell_of
-from muster_cli.console import DIM, STRONG, WORDS, styled
+from muster_cli.console import DIM, STRONG, WORDS, padded, styled
 
 POSITION_WIDTH = 9
 WORD_WIDTH = 12
@@ -41,7 +42,7 @@ def _line(stored: Stored, index: int, time: str) -> Text:
     return styled(
         (position.ljust(POSITION_WIDTH), DIM),
         (f"{time}  ", DIM),
-        (told.word.ljust(WORD_WIDTH), WORDS.get(told.word, "")),
+        (padded(say(told.word), WORD_WIDTH), WORDS.get(told.word, "")),
         (f"{told.subject}  ", STRONG) if told.subject else "",
         told.text,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import counted
 from muster_cli.console import BAD, DIM, GOOD, WARN, styled
 from muster_cli.findings import Finding
@@ -32,8 +33,10 @@ def verdict(findings: Sequence[Finding], *, examined: bool = True) -> Text:
     """The last line. ``examined``: there was a log or a cluster to look at."""
     bad = sum(finding.grade == "bad" for finding in findings)
     if bad:
-        return styled((f"{counted(bad, 'problem')} to fix", BAD))
+        return styled((say("{bad} to fix", bad=counted(bad, "problem")), BAD))
     if not examined:
         return styled((NOTHING, WARN))
     notes = sum(finding.grade == "note" and bool(finding.fix) for finding in findings)
-    return styled(("no problem found", GOOD), f"; {counted(notes, 'note')} above" if notes else "")
+    return styled(
+        (say("no problem found"), GOOD), say("; {notes} above", notes=counted(notes, "note")) if notes else ""
+    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import instant
 from muster.told.views.gangstory import GangTale
 from muster.told.views.story import StoryEntry
-from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled, wrapped
 from muster_cli.render.why import happening_lines
 
 MAX_PODS = 20
@@ -19,12 +19,12 @@ _COLOURS = {"Running": GOOD, "Bound": GOOD, "Finished": GOOD, "Starting": GOOD, 
 
 def tale_lines(tale: GangTale, *, every: bool = False, width: int = 100) -> list[Text]:
     """For people. ``every``: with the small steps."""
-    lines = [styled(("Gang ", DIM), (tale.name, STRONG), "  ", (tale.code, _COLOURS.get(tale.code, BAD)))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(f"{tale.text}.", max(width - 2, 40))]
+    lines = [styled((say("Gang "), DIM), (tale.name, STRONG), "  ", (tale.code, _COLOURS.get(tale.code, BAD)))]
+    lines += [Text(f"  {line}") for line in wrapped(tale.text + say(". ").rstrip(), max(width - 2, 40))]
     size = max((len(name) for name in tale.pods), default=0)
     lines += [Text(f"    {name.ljust(size)}  {where}") for name, where in list(tale.pods.items())[:MAX_PODS]]
     if len(tale.pods) > MAX_PODS:
-        lines.append(Text(f"    and {len(tale.pods) - MAX_PODS} more"))
+        lines.append(Text(say("    and {hidden} more", hidden=len(tale.pods) - MAX_PODS)))
     lines.append(Text())
     shown = [StoryEntry(entry) for entry in tale.entries if every or entry.weight != "detail"]
     lines += happening_lines(shown, width)

@@ -8,15 +8,46 @@ from msgspec import Struct
 from rich.text import Text
 
 from muster.core.objects.meta import rfc3339
+from muster.model.language import english, say
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
 from muster.serving.joblist import ENDED, JobRow
 from muster.told.codes.codetable import CODES
+from muster.told.wording import explain
 from muster_cli.console import DIM, STRONG, TONES, columns
 
 NARROW = 90
 """Below so many columns the queue is left out."""
 MESSAGE = 160
+
+
+HEADS = {
+    "KIND": "KIND",
+    "JOB": "JOB",
+    "STATE": "STATE",
+    "STATUS": "STATUS",
+    "QUEUE": "QUEUE",
+    "PLACE": "PLACE",
+    "FOR": "FOR",
+    "PRIORITY": "PRIORITY",
+    "REQUEST": "REQUEST",
+    "SINCE": "SINCE",
+    "STARTS BY": "STARTS BY",
+    "OWNER": "OWNER",
+    "MESSAGE": "MESSAGE",
+}
+PHASES = {
+    "seen": "seen",
+    "outside": "outside",
+    "waiting": "waiting",
+    "refused": "refused",
+    "reserved": "reserved",
+    "admitted": "admitted",
+    "running": "running",
+    "leaving": "leaving",
+    "finished": "finished",
+    "gone": "gone",
+}
 
 
 class ListedJobs(Struct, frozen=True):
@@ -28,6 +59,11 @@ class ListedJobs(Struct, frozen=True):
     known: int
 
 
+def state_of(row: JobRow) -> str:
+    """The outcome of a job that has ended, else the phase."""
+    return explain.outcome(row.outcome, say(PHASES.get(row.phase, row.phase)))
+
+
 def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> list[list[str]]:
     """A head, then one line per job; nothing where there is none. ``wide``: with request, start and message."""
     if not rows:
@@ -36,10 +72,14 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
     head = ["KIND"] if wide else []
     head += ["JOB", "STATE", "STATUS", *(["QUEUE"] if queues else []), "PLACE", "FOR"]
     head += ["PRIORITY", "REQUEST", "SINCE", "STARTS BY", "OWNER", "MESSAGE"] if wide else []
-    table = [head]
+    table = [[say(HEADS[name]) for name in head]]
     for row in rows:
         cells = [row.kind] if wide else []
-        cells += [row.key, row.outcome or row.phase, f"{row.code}: {row.cause}" if row.cause else row.code]
+        cells += [
+            row.key,
+            state_of(row),
+            f"{row.code}: {row.cause}" if row.cause else row.code,
+        ]
         cells += [row.queue or "-"] if queues else []
         cells += [f"{row.position}/{row.length}" if row.position else "-", span(max(0, now - row.since) // 1000 * 1000)]
         if wide:
@@ -60,6 +100,8 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
 
 def plain_lines(table: Sequence[Sequence[str]]) -> list[str]:
     """With aligned columns, and no colour."""
+    if not english():
+        return [line.plain for line in columns(table)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-
+from rich.cells import cell_len
 from rich.text import Text
 
+from muster.model.language import say
 from muster.told.views.narrator import NarratedEvent
-from muster_cli.console import DIM, STRONG, WORDS, styled
+from muster_cli.console import DIM, STRONG, WORDS, padded, styled, wrapped
 
 WORD_WIDTH = 12
 MIN_JOB_WIDTH = 24
@@ -27,19 +27,20 @@ class LiveLines:
         """The lines of one entry; none for an unimportant entry."""
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
-        word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
+        name = "would admit" if entry.word == "admitted" and not self._acting else entry.word
+        word = say("would admit") if name == "would admit" else say(name)
         subject = entry.subject
         self._job_width = min(max(self._job_width, len(subject)), MAX_JOB_WIDTH)
         head = [
             (f"{elapsed(entry.at - self._began):>9}  ", DIM),
-            (word.ljust(WORD_WIDTH), WORDS.get(word, "")),
+            (padded(word, WORD_WIDTH), WORDS.get(name, "")),
             (subject.ljust(self._job_width) + "  ", STRONG),
         ]
-        indent = sum(len(part) for part, _ in head)
+        indent = sum(cell_len(part) for part, _ in head)
         room = self._width - indent
         if not self._width or len(entry.text) <= room or room < 30:
             return [styled(*head, entry.text)]
-        first, *rest = textwrap.wrap(entry.text, room)
+        first, *rest = wrapped(entry.text, room)
         return [styled(*head, first), *(Text(" " * indent + line) for line in rest)]
 
 

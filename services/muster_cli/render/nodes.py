@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.quota import is_device
 from muster.model.resources import format_quantity, parse_quantity
 from muster.model.text import counted, shorten
@@ -19,7 +20,7 @@ HOLDERS = 3
 def node_lines(view: NodesView, *, wide: bool = False, width: int = 200) -> list[Text]:
     """A line for each node, then what is free in all and in how many pieces."""
     if not view.nodes:
-        return [Text("No node is known.")]
+        return [Text(say("No node is known."))]
     names = [*sorted({name for node in view.nodes for name in node.allocatable if is_device(name)}), *ALWAYS]
     rows: list[list[Text | str]] = [[styled((word, DIM)) for word in ("NODE", "STATE", *map(_title, names), "JOBS")]]
     for node in view.nodes:
@@ -29,17 +30,21 @@ def node_lines(view: NodesView, *, wide: bool = False, width: int = 200) -> list
 
 
 def _title(resource: str) -> str:
-    return f"FREE {resource.rpartition('/')[2].upper()}"
+    return say("FREE {resource}", resource=resource.rpartition("/")[2].upper())
 
 
 def _state(node: NodeView) -> Text:
     if not node.ready:
-        return styled(("not ready", BAD))
+        return styled((say("not ready"), BAD))
     return styled(("ready", "")) if node.schedulable else styled(("cordoned", WARN))
 
 
 def _free(node: NodeView, name: str) -> str:
-    return f"{node.free[name]} of {node.allocatable[name]}" if name in node.allocatable else "-"
+    return (
+        say("{free} of {allocatable}", free=node.free[name], allocatable=node.allocatable[name])
+        if name in node.allocatable
+        else "-"
+    )
 
 
 def _holders(node: NodeView, *, all_of_them: bool) -> str:
@@ -47,7 +52,7 @@ def _holders(node: NodeView, *, all_of_them: bool) -> str:
     jobs = list(dict.fromkeys(pod.job for pod in node.pods if pod.job))
     others = sum(not pod.job for pod in node.pods) + node.others
     shown = jobs if all_of_them else jobs[:HOLDERS]
-    more = [f"{len(jobs) - len(shown)} more"] if len(jobs) > len(shown) else []
+    more = [say("{hidden} more", hidden=len(jobs) - len(shown))] if len(jobs) > len(shown) else []
     return ", ".join([*shown, *more, *([f"{counted(others, 'other pod')}"] if others else [])]) or "-"
 
 
@@ -58,7 +63,13 @@ def _sums(view: NodesView, names: Sequence[str]) -> list[Text]:
     for name in names:
         free = [parse_quantity(node.free.get(name, "0"), name) for node in open_nodes]
         total, most = format_quantity(sum(free), name), format_quantity(max(free, default=0), name)
-        lines.append(styled((f"{name}: ", STRONG), f"{total} free on ready nodes, at most {most} on one"))
+        lines.append(
+            styled(
+                (f"{name}: ", STRONG), say("{total} free on ready nodes, at most {most} on one", total=total, most=most)
+            )
+        )
     if view.fragmented:
-        lines.append(Text(shorten(f"{counted(view.fragmented, 'node')} with a part of the GPUs free", 100)))
+        lines.append(
+            Text(shorten(say("{nodes} with a part of the GPUs free", nodes=counted(view.fragmented, "node")), 100))
+        )
     return lines

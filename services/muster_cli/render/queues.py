@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.core.quota.trees.treesource import ROOT
+from muster.model.language import say
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_part, format_quantity, format_vector
 from muster.model.text import counted, moment
@@ -31,7 +32,7 @@ class Strokes:
 def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True, width: int = 200) -> list[Text]:
     """The tree: a line per node and resource, with a bar that is as long as the node's max. ``width``: columns."""
     if not board.tree:
-        return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_notes(board)]
+        return [Text(say("No quota tree is in force: apply an ElasticQuotaTree in kube-system.")), *_notes(board)]
     strokes, narrow = Strokes(unicode=unicode), width < NARROW
     title = styled(*_whose(board), ("," if narrow else f", {as_of(board)}", DIM))
     lines = [title, *([styled((as_of(board), DIM))] if narrow else []), Text()]
@@ -57,8 +58,12 @@ def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True
 def _whose(board: Board) -> list[tuple[str, str]]:
     """The owner of the nodes: a tree by its name, KAI queues, or both."""
     kai = any(node.path == KAI_ROOT for node in board.nodes)
-    tree = [("ElasticQuotaTree ", DIM), (board.tree, STRONG)] if any(node.path == ROOT for node in board.nodes) else []
-    return [*tree, *([(" and ", DIM)] if tree and kai else []), *([("KAI queues", STRONG)] if kai else [])]
+    tree = (
+        [(say("ElasticQuotaTree "), DIM), (board.tree, STRONG)]
+        if any(node.path == ROOT for node in board.nodes)
+        else []
+    )
+    return [*tree, *([(say(" and "), DIM)] if tree and kai else []), *([(say("KAI queues"), STRONG)] if kai else [])]
 
 
 def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
@@ -81,7 +86,7 @@ def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str,
 def bar(amount: Amount, strokes: Strokes, width: int = BAR_WIDTH) -> Text:
     """Used of max; the mark shows the guaranteed min where it is neither nothing nor all."""
     if amount.limit is None:
-        return styled(("no max".ljust(width), DIM))
+        return styled((say("no max").ljust(width), DIM))
     filled = _cells(amount.used, amount.limit, width)
     colour = BAD if amount.over else WARN if amount.borrowed else GOOD
     cells = [(strokes.full, colour)] * filled + [(strokes.empty, DIM)] * (width - filled)
@@ -102,28 +107,28 @@ def _cells(part: int, whole: int, width: int) -> int:
 
 def _numbers(amount: Amount) -> tuple[Text, Text]:
     used = format_part(amount.used, amount.limit, amount.resource)
-    least = styled((f"min {format_quantity(amount.guaranteed, amount.resource)}", DIM))
+    least = styled((say("min {least}", least=format_quantity(amount.guaranteed, amount.resource)), DIM))
     return styled((used, BAD if amount.over else "")), least
 
 
 def _jobs(node: BoardNode) -> Text:
     parts: list[tuple[str, str]] = []
     if node.waiting:
-        parts.append((f"{node.waiting} waiting", WARN))
+        parts.append((say("{waiting} waiting", waiting=node.waiting), WARN))
     if node.running:
-        parts.append((f"{node.running} running", GOOD))
+        parts.append((say("{running} running", running=node.running), GOOD))
     if node.admitted > node.running:
-        parts.append((f"{node.admitted - node.running} starting or ending", DIM))
+        parts.append((say("{admitted} starting or ending", admitted=node.admitted - node.running), DIM))
     if node.beyond:
-        parts.append((f"{format_vector(node.beyond)} beyond what was granted", BAD))
+        parts.append((say("{beyond} beyond what was granted", beyond=format_vector(node.beyond)), BAD))
     if node.workers is not None:
         granted = counted(node.workers.granted, "Ray worker")
-        more = f", {node.workers.asked} more asked for" if node.workers.asked else ""
-        parts.append((f"{granted} granted{more}", WARN if node.workers.asked else DIM))
+        more = say(", {asked} more asked for", asked=node.workers.asked) if node.workers.asked else ""
+        parts.append((say("{granted} granted{more}", granted=granted, more=more), WARN if node.workers.asked else DIM))
         if node.workers.going:
-            parts.append((f"{node.workers.going} of them taken back", WARN))
+            parts.append((say("{going} of them taken back", going=node.workers.going), WARN))
     if node.leaf and node.paused:
-        parts.append((f"{' and '.join(node.paused)} paused", WARN))
+        parts.append((say("{paused} paused", paused=say(" and ").join(node.paused)), WARN))
     text = Text()
     for index, part in enumerate(parts):
         text.append(", " if index else "").append(*part)
@@ -133,7 +138,7 @@ def _jobs(node: BoardNode) -> Text:
 def list_lines(board: Board, nodes: Sequence[BoardNode], *, width: int = 200) -> list[Text]:
     """One line per queue; a few lines in a narrow terminal. ``width``: columns."""
     if not board.tree:
-        none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
+        none = Text(say("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system."))
         return [none, *_notes(board)]
     if width < NARROW:
         return [line for node in nodes for line in _block(node, width)] + _notes(board)
@@ -148,7 +153,7 @@ def list_lines(board: Board, nodes: Sequence[BoardNode], *, width: int = 200) ->
 
 
 def _block(node: BoardNode, width: int) -> list[Text]:
-    counts = _jobs(node) if node.waiting or node.admitted else Text("no jobs")
+    counts = _jobs(node) if node.waiting or node.admitted else Text(say("no jobs"))
     lines = [styled((node.path, STRONG)), Text.assemble("  ", counts)]
     if node.head is not None:
         lines += [styled("  ", (node.head.job, STRONG)), *_wrapped(node.head.text, width)]
@@ -161,12 +166,12 @@ def _wrapped(text: str, width: int) -> list[Text]:
 
 def as_of(board: Board) -> str:
     """``as of sequence 74, 2025-01-10 01:36:24.641``."""
-    return f"as of sequence {board.seq}, {moment(board.now)}"
+    return say("as of sequence {seq}, {now}", seq=board.seq, now=moment(board.now))
 
 
 def _notes(board: Board) -> list[Text]:
     """The reasons that stop admissions or evictions, regardless of the numbers."""
     notes = [f"{note}." for note in (*board.pauses, *board.reclaim)]
     if board.unsynced:
-        notes.append(f"Nothing is admitted until all {', '.join(board.unsynced)} are listed.")
+        notes.append(say("Nothing is admitted until all {unsynced} are listed.", unsynced=", ".join(board.unsynced)))
     return [Text(), *(styled((note, WARN)) for note in notes)] if notes else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from muster.core.learned import Estimate
+from muster.model.language import say
 from muster.model.text import counted, instant, moment, shorten, span
 from muster.serving.promises import promise_record
 from muster.serving.views import pace_of
@@ -19,7 +19,7 @@ from muster.told.status.statuses import promise_of
 from muster.told.views.queuestory import QueueTale
 from muster.told.views.story import JobStory
 from muster.told.wording import queuewords
-from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
+from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, padded, styled, wrapped
 
 SHOWN = 60
 NARROW = 100
@@ -48,8 +48,8 @@ def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expec
     if pace is not None:
         return Expected(story, promise, pace, queuewords.no_estimate(pace))
     standing = story.standing
-    why = f"how long {standing.code} lasts does not follow from the speed of its queue"
-    return Expected(story, promise, Estimate(), why if standing.position else "it does not wait in a queue")
+    why = say("how long {code} lasts does not follow from the speed of its queue", code=standing.code)
+    return Expected(story, promise, Estimate(), why if standing.position else say("it does not wait in a queue"))
 
 
 def position_lines(expected: Expected, width: int = 110) -> list[Text]:
@@ -58,20 +58,30 @@ def position_lines(expected: Expected, width: int = 110) -> list[Text]:
     """
     story, standing = expected.story, expected.story.standing
     place = (
-        f"position {standing.position} of {standing.length} in {standing.queue}" if standing.position else standing.code
+        say(
+            "position {position} of {length} in {queue}",
+            position=standing.position,
+            length=standing.length,
+            queue=standing.queue,
+        )
+        if standing.position
+        else standing.code
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
     if not expected.promise.why:
         lines += _wrapped(f"{queuewords.promised_start(expected.promise, story.now)}.", width)
     elif expected.promise.why != "not_waiting":
-        lines += _wrapped(f"No promise: {queuewords.no_promise(expected.promise.why, standing.code)}.", width)
+        lines += _wrapped(
+            say("No promise: {why}.", why=queuewords.no_promise(expected.promise.why, standing.code)),
+            width,
+        )
     if expected.promise.why and expected.estimate.known:
         lines += _wrapped(queuewords.estimate(expected.estimate, standing.position, standing.queue), width)
     elif expected.promise.why and standing.position:
-        first, *rest = _wrapped(f"No estimate: {expected.why}.", width)
-        first.stylize(WARN, 0, len("  No estimate:"))
+        first, *rest = _wrapped(say("No estimate: {why}.", why=expected.why), width)
+        first.stylize(WARN, 0, len(say("  No estimate:")))
         lines += [first, *rest]
-    text = standing.text if standing.text.endswith(".") else f"{standing.text}."
+    text = standing.text if standing.text.endswith((".", "。")) else standing.text + say(". ").rstrip()
     return [*lines, *_wrapped(text, width)]
 
 
@@ -103,8 +113,17 @@ def position_record(expected: Expected) -> dict[str, Any]:
 
 def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
     """A queue: the usage, the tally, the waiting jobs, and then one line for each entry."""
-    lines = [styled((tale.queue, STRONG)), *_wrapped(f"uses {tale.usage}", width)]
-    lines += _wrapped(f"guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", width, DIM)
+    lines = [styled((tale.queue, STRONG)), *_wrapped(say("uses {usage}", usage=tale.usage), width)]
+    lines += _wrapped(
+        say(
+            "guaranteed: {guaranteed}; {now} UTC, sequence {seq}",
+            guaranteed=tale.guaranteed,
+            now=moment(tale.now),
+            seq=tale.seq,
+        ),
+        width,
+        DIM,
+    )
     lines += [line for pause in tale.pauses for line in _wrapped(f"{pause}.", width, WARN)]
     lines += _wrapped(_numbers(tale), width)
     if tale.length:
@@ -113,26 +132,32 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
             [
                 f"{waiter.position}",
                 waiter.job,
-                f"priority {waiter.priority}",
-                f"for {span(waiter.waited)}",
+                say("priority {priority}", priority=waiter.priority),
+                say("for {waited}", waited=span(waiter.waited)),
                 *([waiter.reason] if width > NARROW else []),
             ]
             for waiter in tale.waiting
         ]
         lines += columns(rows, indent=2)
         if tale.length > len(tale.waiting):
-            lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
+            lines.append(Text(say("  and {hidden} more", hidden=tale.length - len(tale.waiting))))
         start = tale.next_start
-        text = f"no estimate for the next: {queuewords.no_estimate(start)}"
-        lines += _wrapped(f"next: {queuewords.estimate(start, 1, tale.queue)}" if start.known else text, width, DIM)
+        text = say("no estimate for the next: {why}", why=queuewords.no_estimate(start))
+        lines += _wrapped(
+            say("next: {estimate}", estimate=queuewords.estimate(start, 1, tale.queue)) if start.known else text,
+            width,
+            DIM,
+        )
     if tale.entries:
-        lines += [Text(), styled(("What happened", STRONG))]
+        lines += [Text(), styled((say("What happened"), STRONG))]
     hidden = tale.left_out + max(0, len(tale.entries) - SHOWN)
     if hidden:
-        lines.append(styled((f"  ({hidden} before these; --from and --until choose, -o json has more)", DIM)))
+        lines.append(
+            styled((say("  ({hidden} before these; --from and --until choose, -o json has more)", hidden=hidden), DIM))
+        )
     for entry in tale.entries[-SHOWN:]:
         subject = f"{entry.ref.key}: " if entry.ref is not None else ""
-        head = (f"  {moment(entry.at)}  ", DIM), (entry.word.ljust(11), WORDS.get(entry.word, "")), " "
+        head = (f"  {moment(entry.at)}  ", DIM), (padded(say(entry.word), 11), WORDS.get(entry.word, "")), " "
         text = shorten(f"{subject}{entry.text}", 300)
         if width > NARROW:
             lines.append(styled(*head, text))
@@ -143,23 +168,28 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
 
 def _wrapped(text: str, width: int, style: str = "", indent: int = 2) -> list[Text]:
     """A paragraph."""
-    return [styled((" " * indent + line, style)) for line in textwrap.wrap(text, max(width - indent, 40))]
+    return [styled((" " * indent + line, style)) for line in wrapped(text, max(width - indent, 40))]
 
 
 def _numbers(tale: QueueTale) -> str:
     tally = tale.tally
     parts = [
         f"{tally.queued} queued",
-        f"{tally.admitted} admitted",
-        f"{tally.finished} finished",
-        f"{tally.evicted} evicted",
-        f"{tally.released} released",
+        say("{admitted} admitted", admitted=tally.admitted),
+        say("{finished} finished", finished=tally.finished),
+        say("{evicted} evicted", evicted=tally.evicted),
+        say("{released} released", released=tally.released),
         f"{counted(tally.denied, 'refusal')}",
     ]
     text = ", ".join(parts)
     if tally.admitted:
         mean = tally.waits // tally.admitted
-        text += f"; waited {span(mean)} on average, at most {span(tally.longest_wait)} ({tally.longest_waiter})"
+        text += say(
+            "; waited {mean} on average, at most {longest_wait} ({longest_waiter})",
+            mean=span(mean),
+            longest_wait=span(tally.longest_wait),
+            longest_waiter=tally.longest_waiter,
+        )
     return text
 
 

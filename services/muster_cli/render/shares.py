@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from muster.model.language import say
 from muster_cli.console import DIM, GOOD, STRONG, columns, styled
 from muster_cli.sharing import Number, Shared, ShareRow
 
@@ -11,7 +12,7 @@ from muster_cli.sharing import Number, Shared, ShareRow
 def share_lines(shared: Shared) -> list[Text]:
     """One row for each queue and resource, then one sentence for each."""
     if not shared.rows:
-        return [Text("No queue is in force.")]
+        return [Text(say("No queue is in force."))]
     head: list[Text | str] = [
         styled((word, DIM))
         for word in (

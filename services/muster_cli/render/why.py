@@ -6,12 +6,14 @@ import textwrap
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import counted, instant, moment, span
 from muster.told.codes.codetable import CODES
 from muster.told.views.story import JobStory, Standing, StoryEntry
-from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, styled
+from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, padded, styled, wrapped
 
 WORD_WIDTH = 12
 
@@ -21,10 +23,10 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
     standing = story.standing
     tone = TONES[CODES[standing.code].tone]
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, tone))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
-    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(pod) if pod else "", max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in wrapped(_sentence(standing.text), max(width - 2, 40))]
+    lines += [Text(f"  {line}") for line in wrapped(_sentence(pod) if pod else "", max(width - 2, 40))]
     for pause in story.pauses:
-        lines += [styled((f"  {line}", WARN)) for line in textwrap.wrap(_sentence(pause), max(width - 2, 40))]
+        lines += [styled((f"  {line}", WARN)) for line in wrapped(_sentence(pause), max(width - 2, 40))]
     lines += _waits(story, max(width, 60))
     lines += _holders(standing)
     lines.append(Text())
@@ -32,14 +34,14 @@ def story_lines(story: JobStory, pod: str = "", *, every: bool = False, width: i
     lines += happening_lines(shown, width, story.happenings[0].entry.at if story.happenings else 0)
     hidden = len(story.happenings) - len(shown)
     if hidden:
-        lines.append(styled((f"  ({counted(hidden, 'small step')} left out: --all)", DIM)))
+        lines.append(styled((say("  ({hidden} left out: --all)", hidden=counted(hidden, "small step")), DIM)))
     lines.append(Text())
     lines += [styled((f"  {note}", DIM)) for note in _notes(story)]
     return lines
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith((".", "…")) else text + "."
+    return text if text.endswith((".", "…", "。")) else text + say(". ").rstrip()
 
 
 def _waits(story: JobStory, width: int) -> list[Text]:
@@ -62,14 +64,14 @@ def _holders(standing: Standing) -> list[Text]:
     wanting = standing.wanting
     if wanting is None or not wanting.holders:
         return []
-    lines = [styled((f"  In use at {wanting.quota}:", DIM))]
+    lines = [styled((say("  In use at {quota}:", quota=wanting.quota), DIM))]
     size = max(len(holder.job) for holder in wanting.holders)
     lines += [
         Text(f"    {holder.job.ljust(size)}  {wanting.resource} {holder.amount}  {holder.text}")
         for holder in wanting.holders
     ]
     if wanting.held_by > len(wanting.holders):
-        lines.append(Text(f"    and {wanting.held_by - len(wanting.holders)} more"))
+        lines.append(Text(say("    and {hidden} more", hidden=wanting.held_by - len(wanting.holders))))
     return lines
 
 
@@ -81,7 +83,7 @@ def happening_lines(shown: list[StoryEntry], width: int, begin: int = 0) -> list
         at = moment(happening.entry.at)
         if at[:10] != day:
             day = at[:10]
-            lines.append(styled((f"  — {day} (UTC) —", DIM)))
+            lines.append(styled((say("  — {day} (UTC) —", day=day), DIM)))
         lines += _happening(happening, at[11:], begin or shown[0].entry.at, width)
     return lines
 
@@ -91,19 +93,31 @@ def _happening(happening: StoryEntry, time: str, begin: int, width: int) -> list
     since = f"+{span(entry.at - begin)}"
     text = entry.text
     if happening.times > 1:
-        text += f" ({happening.times} times, last at {moment(happening.last_at)[11:]})"
-    head = f"  {time}  {since:>14}  {entry.word.ljust(WORD_WIDTH)}"
-    wrapped = textwrap.wrap(text, max(width - len(head), 40)) or [""]
-    first = styled(
-        (f"  {time}  {since:>14}  ", DIM), (entry.word.ljust(WORD_WIDTH), WORDS.get(entry.word, "")), wrapped[0]
-    )
-    return [first, *(Text(" " * len(head) + line) for line in wrapped[1:])]
+        text += say(
+            " ({times} times, last at {last_at})", times=happening.times, last_at=moment(happening.last_at)[11:]
+        )
+    before = f"  {time}  {' ' * max(0, 14 - cell_len(since))}{since}  "
+    word = padded(say(entry.word), WORD_WIDTH)
+    indent = cell_len(before + word)
+    lines = wrapped(text, max(width - indent, 40)) or [""]
+    first = styled((before, DIM), (word, WORDS.get(entry.word, "")), lines[0])
+    return [first, *(Text(" " * indent + line) for line in lines[1:])]
 
 
 def _notes(story: JobStory) -> list[str]:
-    notes = [f"uid {story.ref.uid}; told from log {story.log_id}, generation {story.generation}, up to {story.seq}"]
+    notes = [
+        say(
+            "uid {uid}; told from log {log_id}, generation {generation}, up to {seq}",
+            uid=story.ref.uid,
+            log_id=story.log_id,
+            generation=story.generation,
+            seq=story.seq,
+        )
+    ]
     if story.earlier:
-        notes.append(f"{counted(story.earlier, 'earlier job')} had the same name; this is the newest one")
+        notes.append(
+            say("{earlier} had the same name; this is the newest one", earlier=counted(story.earlier, "earlier job"))
+        )
     return notes
 
 

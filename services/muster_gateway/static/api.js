@@ -1,4 +1,6 @@
 // Questions to the gateway: one answer, or the stream of what happens. The token, if one is needed, stays in this tab.
+import { language, t } from "./words.js";
+
 const KEY = "muster-token";
 
 export class Refused extends Error {
@@ -9,7 +11,8 @@ export const token = { get: () => sessionStorage.getItem(KEY) || "", set: (text)
 
 function headers(more) {
   const said = token.get();
-  return said ? { ...more, Authorization: `Bearer ${said}` } : more;
+  const spoken = { ...more, "Accept-Language": language };
+  return said ? { ...spoken, Authorization: `Bearer ${said}` } : spoken;
 }
 
 export async function ask(path, { at = "", signal, body } = {}) {
@@ -22,12 +25,12 @@ export async function ask(path, { at = "", signal, body } = {}) {
     found = await answer.text();  // May be aborted half-way, too.
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new Refused(0, "The gateway cannot be reached. It is asked again every few seconds.");
+    throw new Refused(0, t("The gateway cannot be reached. It is asked again every few seconds."));
   }
   try {
     found = JSON.parse(found);
   } catch {
-    throw new Refused(answer.status, `The gateway answered HTTP ${answer.status}, and no JSON.`);
+    throw new Refused(answer.status, t("The gateway answered HTTP {status}, and no JSON.", { status: answer.status }));
   }
   if (!answer.ok) throw new Refused(answer.status, found.error);
   return found;

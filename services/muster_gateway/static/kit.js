@@ -4,8 +4,10 @@ import { useState, useEffect, useMemo, useRef, useContext, useCallback } from ".
 import htm from "./vendor/htm.js";
 import { createContext } from "./vendor/preact.js";
 import { ask } from "./api.js";
+import { language, t } from "./words.js";
 
 export const html = htm.bind(h);
+export { t, language };
 export { h, render, Fragment, useState, useEffect, useMemo, useRef, useContext, useCallback };
 export const GPU = "nvidia.com/gpu";
 
@@ -83,17 +85,17 @@ export function useData(path, body, { keep = false } = {}) {
 
 export const clock = (text, seconds = true) => {
   const when = new Date(text), today = new Date();
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hour12: false });
+  const time = when.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hour12: false });
   return when.toDateString() === today.toDateString() ? time
-    : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
+    : `${when.toLocaleDateString(language, { month: "short", day: "numeric" })} ${time}`;
 };
 
 export function span(ms) {
   const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 60) return `${s} s`;
-  if (s < 5400) return `${Math.round(s / 60)} min`;
-  if (s < 172800) return `${Math.round(s / 3600)} h`;
-  return `${Math.round(s / 86400)} d`;
+  if (s < 60) return t("{number} s", { number: s });
+  if (s < 5400) return t("{number} min", { number: Math.round(s / 60) });
+  if (s < 172800) return t("{number} h", { number: Math.round(s / 3600) });
+  return t("{number} d", { number: Math.round(s / 86400) });
 }
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
@@ -114,15 +116,19 @@ export const requestText = (request) => {
   return names.filter((name) => name !== "memory" || names.length < 2).slice(0, 2).map((name) => `${roughly(request[name])} ${short(name)}`).join(", ");
 };
 
+// What a state is called; the code of a job is in the title.
+const STATE = { seen: t("seen"), outside: t("outside"), waiting: t("waiting"), refused: t("refused"), reserved: t("reserved"), admitted: t("admitted"),
+  running: t("running"), leaving: t("leaving"), finished: t("finished"), gone: t("gone"), failed: t("failed"), invalid: t("invalid") };
 const TONE = { good: "good", waits: "wait", act: "bad", plain: "done" };
 const MARK = { good: "●", wait: "◔", warn: "▲", bad: "✕", done: "○" };
 export function State({ job, text }) {
-  const tone = job.state === "leaving" ? "warn" : TONE[job.tone] || "done", said = job.outcome && job.outcome !== "succeeded" ? job.outcome : job.status;
-  return html`<span class="state ${tone}" title=${job.status}><i aria-hidden="true">${MARK[tone]}</i> ${text || said}</span>`;
+  const shown = STATE[job.outcome && job.outcome !== "succeeded" ? job.outcome : job.state];
+  const tone = job.state === "leaving" ? "warn" : TONE[job.tone] || "done";
+  return html`<span class="state ${tone}" title=${job.status}><i aria-hidden="true">${MARK[tone]}</i> ${text || shown || job.status}</span>`;
 }
 
 const WORD = { admitted: "good", running: "good", finished: "done", evicted: "warn", reclaimed: "warn", preempted: "warn", waits: "wait", queued: "wait", refused: "bad", failed: "bad" };
-export const Word = ({ word }) => html`<span class="word ${WORD[word] || "done"}">${word}</span>`;
+export const Word = ({ word }) => html`<span class="word ${WORD[word] || "done"}">${t(word)}</span>`;
 
 // A sentence in which names of jobs are links. A job is known by the list that the view has.
 export function Told({ text, jobs = [] }) {
@@ -133,20 +139,21 @@ export function Told({ text, jobs = [] }) {
 }
 
 export function Promised({ job, now }) {
-  if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>${job.tone === "act" ? "not as it is" : "no promise yet"}</span>` : null;
+  if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>${job.tone === "act" ? t("not as it is") : t("no promise yet")}</span>` : null;
   const { start, latest, percent, kept, settled, first } = job.promise;
-  const title = `by ${clock(latest, false)} meant to hold in ${percent} of 100 cases; ${kept} of ${settled} promises after such waits were kept`;
-  const moved = first && clock(first, false) !== clock(latest, false) ? `promised ${clock(first, false)}, now ` : "by ";
-  return html`<span title=${title}>in ${span(new Date(start) - new Date(now))}<span class="dim"> · ${moved}${clock(latest, false)}</span></span>`;
+  const title = t("by {time}, meant to hold in {percent} of 100 cases; {kept} of {settled} promises after such waits were kept", { time: clock(latest, false), percent, kept, settled });
+  const moved = first && clock(first, false) !== clock(latest, false)
+    ? t("promised {first}, now {latest}", { first: clock(first, false), latest: clock(latest, false) }) : t("by {time}", { time: clock(latest, false) });
+  return html`<span title=${title}>${t("in {span}", { span: span(new Date(start) - new Date(now)) })}<span class="dim"> · ${moved}</span></span>`;
 }
 
 export const Problem = ({ text }) => text ? html`<p class="problem" role="status">${text}</p>` : null;
-export const fragments = (count) => count ? `, ${count} partly used` : "";
-export const Loading = ({ data, problem }) => data ? null : problem ? html`<${Problem} text=${problem} />` : html`<p class="dim">Loading…</p>`;
+export const fragments = (count) => count ? t(", {count} partly used", { count }) : "";
+export const Loading = ({ data, problem }) => data ? null : problem ? html`<${Problem} text=${problem} />` : html`<p class="dim">${t("Loading…")}</p>`;
 export function hue(text) {
   let n = 2166136261;
   for (const c of text) n = Math.imul(n ^ c.charCodeAt(0), 16777619);
   n = Math.imul(n ^ (n >>> 15), 2246822507);
   return ((n ^ (n >>> 13)) >>> 0) % 24 * 15;
 }
-export const many = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
+export const many = (number, noun) => t(`{number} ${noun}${number === 1 ? "" : "s"}`, { number: number.toLocaleString() });

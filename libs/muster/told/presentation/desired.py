@@ -36,7 +36,7 @@ from muster.told.codes.values import NoPlace, NotQueued
 from muster.told.readmodel.readstate import ReadState, Record, Trouble, waits_since
 from muster.told.status.statuses import job_status
 from muster.told.status.unfit import unfit
-from muster.told.wording import explain, jobs, pods, problems, raywords, reasons
+from muster.told.wording import explain, jobs, meanings, pods, problems, raywords, reasons
 from muster.told.wording.explain import Reason
 
 Body = dict[str, Any]
@@ -308,7 +308,7 @@ def leaving_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None
     place, length = state.queues.book.position(job.queue, job.place), state.queues.book.length(job.queue)
-    text = explain.in_place(explain.leaving(leaving).text, place, length, job.queue)
+    text = explain.in_place(meanings.leaving(leaving).text, place, length, job.queue)
     return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.code, text)
 
 

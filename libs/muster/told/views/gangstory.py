@@ -99,13 +99,7 @@ def gang_tale(state: ReadState, name: str) -> GangTale:
 
 
 def _pods(gang: GangShown) -> dict[str, str]:
-    words = {}
-    for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key):
-        if pod.over:
-            word = "succeeded" if pod.succeeded else "failed"
-        elif pod.node:
-            word = f"{'runs' if pod.running else 'bound'} on {pod.node}"
-        else:
-            word = "waits"
-        words[pod.ref.name] = word
-    return words
+    return {
+        pod.ref.name: nodewords.whereabouts(pod.node, running=pod.running, over=pod.over, succeeded=pod.succeeded)
+        for pod in sorted(gang.pods.values(), key=lambda member: member.ref.key)
+    }

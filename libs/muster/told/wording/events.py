@@ -24,11 +24,12 @@ from muster.events.shares import SharesChanged
 from muster.model.api import PODS
 from muster.model.closed import total
 from muster.model.keys import Ref
+from muster.model.language import listed, say
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, few, lower, shorten, span
 from muster.told.codes.happenings import Happening
 from muster.told.codes.values import Counted
-from muster.told.wording import events_jobs, explain, nodewords, problems, raywords, reasons
+from muster.told.wording import events_jobs, explain, meanings, nodewords, problems, raywords, reasons
 from muster.told.wording.explain import terms
 from muster.told.wording.pods import matter
 from muster.told.wording.queuewords import told_shares
@@ -38,58 +39,85 @@ from muster.told.wording.queuewords import told_shares
 
 def genesis(event: system.Genesis) -> str:
     """Where a generation of the log begins, and why; the first has no reason."""
-    begins = f"log {event.log_id} begins, generation {event.generation}"
+    begins = say("log {log_id} begins, generation {generation}", log_id=event.log_id, generation=event.generation)
     if not event.parent:
         return begins
     if not event.state:
-        return f"{begins}; the log before it, {event.parent}, is lost"
-    by = f" by {event.by}" if event.by else ""
-    return f"{begins}; log {event.parent} was rolled over{by}{f': {event.reason}' if event.reason else ''}"
+        return say("{begins}; the log before it, {parent}, is lost", begins=begins, parent=event.parent)
+    by = say(" by {by}", by=event.by) if event.by else ""
+    return say(
+        "{begins}; log {parent} was rolled over{by}{reason}",
+        begins=begins,
+        parent=event.parent,
+        by=by,
+        reason=say(": {reason}", reason=event.reason) if event.reason else "",
+    )
+
+
+def _spread(mode: str | None) -> str:
+    return say("packed") if mode == "pack" else say("spread")
 
 
 def placement(event: system.PlacementChosen) -> str:
     """The rule by which gangs are placed from here on."""
     if event.mode == "off":
-        return "gangs are admitted by quota alone"
+        return say("gangs are admitted by quota alone")
     if event.mode == "native":
-        kept = f"; a gang without places keeps its quota for {span(event.grow_ms)}" if event.grow_ms else ""
-        return f"gangs are admitted by quota, and placed by kube-scheduler{kept}"
-    how = "packed" if event.mode == "pack" else "spread"
+        kept = (
+            say("; a gang without places keeps its quota for {grow_ms}", grow_ms=span(event.grow_ms))
+            if event.grow_ms
+            else ""
+        )
+        return say("gangs are admitted by quota, and placed by kube-scheduler{kept}", kept=kept)
+    how = _spread(event.mode)
     if event.cpu not in (None, event.mode):
-        how += f", and {'packed' if event.cpu == 'pack' else 'spread'} where they take no GPU"
-    return f"gangs are placed on nodes, {how}; places are held for {span(event.hold_ms)}"
+        how += say(", and {how} where they take no GPU", how=_spread(event.cpu))
+    return say("gangs are placed on nodes, {how}; places are held for {hold_ms}", how=how, hold_ms=span(event.hold_ms))
 
 
 def tree_accepted(event: d.QuotaTreeAccepted) -> str:
     """The size of a tree, and the limit of the root."""
     nodes = event.tree.nodes
     root = format_vector(nodes[0].limit) if nodes else ""
-    warned = f"; {'; '.join(map(problems.line, event.warnings[:5]))}" if event.warnings else ""
-    return f"in force with {counted(len(nodes), 'queue')}, in all {root}{warned}"
+    warned = (
+        say("; {warnings}", warnings=say("; ").join(map(problems.line, event.warnings[:5]))) if event.warnings else ""
+    )
+    return say(
+        "in force with {nodes}, in all {root}{warned}", nodes=counted(len(nodes), "queue"), root=root, warned=warned
+    )
 
 
 def tree_rejected(event: d.QuotaTreeRejected) -> str:
     """The rules that a refused tree breaks."""
-    shown = "; ".join(map(problems.line, event.violations[:3]))
-    more = f"; and {len(event.violations) - 3} more" if len(event.violations) > 3 else ""
-    return f"refused as a whole, the last good tree stays in force: {shown}{more}"
+    shown = say("; ").join(map(problems.line, event.violations[:3]))
+    more = say("; and {hidden} more", hidden=len(event.violations) - 3) if len(event.violations) > 3 else ""
+    return say("refused as a whole, the last good tree stays in force: {shown}{more}", shown=shown, more=more)
 
 
 def ready(jobs: int) -> str:
     """All kinds are listed. ``jobs``: their number."""
-    return f"the cluster is fully known ({counted(jobs, 'job')}): jobs are admitted from here on"
+    return say("the cluster is fully known ({jobs}): jobs are admitted from here on", jobs=counted(jobs, "job"))
 
 
 def gang_phase(phase: str, pods: Counted, minimum: int) -> tuple[str, str]:
     """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that the gang needs."""
-    takes = f" (it needs {minimum})" if minimum != pods.pods else ""
+    takes = say(" (it needs {minimum})", minimum=minimum) if minimum != pods.pods else ""
     match phase:
         case "Finished":
-            return "finished", f"{pods.succeeded} of its {counted(pods.pods, 'pod')} succeeded{takes}"
+            return "finished", say(
+                "{succeeded} of its {pods} succeeded{takes}",
+                succeeded=pods.succeeded,
+                pods=counted(pods.pods, "pod"),
+                takes=takes,
+            )
         case "Failed":
-            return "failed", f"{pods.failed} of its {counted(pods.pods, 'pod')} failed{takes}"
+            return "failed", say(
+                "{failed} of its {pods} failed{takes}", failed=pods.failed, pods=counted(pods.pods, "pod"), takes=takes
+            )
         case _:
-            return "running", f"{pods.running} of its {counted(pods.pods, 'pod')} run{takes}"
+            return "running", say(
+                "{running} of its {pods} run{takes}", running=pods.running, pods=counted(pods.pods, "pod"), takes=takes
+            )
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -173,7 +201,7 @@ def subject_of(event: Event) -> str:
     if isinstance(event, facts.Synced):
         return event.kind
     if isinstance(event, facts.SyncStarted):
-        return ", ".join(event.kinds)
+        return listed(event.kinds)
     if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
         return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
     if isinstance(event, gangs.PodsProposed | gangs.PodsReserved | gangs.PodsDenied):
@@ -191,37 +219,48 @@ def subject_of(event: Event) -> str:
 
 def _pod(event: facts.PodObserved) -> str:
     pod = event.pod
-    phase = "finished" if pod.over else "running" if pod.running else "pending"
-    where = f" on {pod.node}" if pod.node else ""
-    why = f"; {pod.trouble.code}: {matter(pod.trouble)}" if pod.trouble is not None else ""
+    phase = say("finished") if pod.over else say("running") if pod.running else say("pending")
+    where = say(" on {node}", node=pod.node) if pod.node else ""
+    why = (
+        say("; {code}: {matter}", code=pod.trouble.code, matter=matter(pod.trouble)) if pod.trouble is not None else ""
+    )
     return f"{phase}{where}{why}"
 
 
 def _request(queue: str, request: Vector) -> str:
-    return f"{format_vector(request)} at {queue}"
+    return say("{request} at {queue}", request=format_vector(request), queue=queue)
 
 
 def _queue_object(event: facts.QueueObserved) -> str:
-    priority = f", priority {event.priority}" if event.priority else ""
-    return f"is the queue of {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
+    priority = say(", priority {priority}", priority=event.priority) if event.priority else ""
+    return say(
+        "is the queue of {path}, policy {policy}{priority}",
+        path=event.path or say("no quota"),
+        policy=event.policy or say("unset"),
+        priority=priority,
+    )
 
 
 def _applied(event: effects.EffectApplied) -> str:
     if event.action == "bind":
-        return "bound to its node"
+        return say("bound to its node")
     if event.action in ("request_nodes", "withdraw_nodes"):
-        return "nodes are requested" if event.action == "request_nodes" else "the request for nodes is withdrawn"
+        return (
+            say("nodes are requested") if event.action == "request_nodes" else say("the request for nodes is withdrawn")
+        )
     if event.action == "free_gpu":
-        return "the pod that kept a GPU is deleted"
+        return say("the pod that kept a GPU is deleted")
     if event.action == "remove_worker":
-        return "the pod of the worker is deleted"
+        return say("the pod of the worker is deleted")
     if event.action == "gate":
-        return f"the RayCluster follows the grant as of resourceVersion {event.rv}"
+        return say("the RayCluster follows the grant as of resourceVersion {rv}", rv=event.rv)
     if event.ref.kind == PODS.kind:
-        return "the pod is evicted, and ends"
+        return say("the pod is evicted, and ends")
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
-    refused = f"; {problems.line(event.problem)}" if event.problem is not None else ""
-    return f"{field} is {value} as of resourceVersion {event.rv}{refused}"
+    refused = say("; {problem}", problem=problems.line(event.problem)) if event.problem is not None else ""
+    return say(
+        "{field} is {value} as of resourceVersion {rv}{refused}", field=field, value=value, rv=event.rv, refused=refused
+    )
 
 
 _DONE = {
@@ -257,56 +296,78 @@ _FAILED = {
 
 def _failed(event: effects.EffectFailed) -> str:
     if event.action == "remove_worker" and event.reason == "gone":
-        return "the pod is gone" + problems.after(event.problem)
+        return say("the pod is gone") + problems.after(event.problem)
     words = _FAILED.get(event.action)
-    why = words[event.reason] if words is not None else reasons.NOT_DONE[event.action]
+    why = say(words[event.reason] if words is not None else reasons.NOT_DONE[event.action])
     return why + problems.after(event.problem)
 
 
 def _proposed(event: d.CandidatesProposed) -> str:
-    names = [f"{candidate.ref.key} at {candidate.queue}" for candidate in event.candidates]
-    return f"{counted(len(names), 'job')} to try now: {few(names)}"
+    names = [say("{key} at {queue}", key=candidate.ref.key, queue=candidate.queue) for candidate in event.candidates]
+    return say("{jobs} to try now: {names}", jobs=counted(len(names), "job"), names=few(names))
 
 
 def _preemption(event: d.PreemptionProposed) -> str:
     if event.short is None:
         return nodewords.room_proposed(event)
     if not event.victims and not event.partial:
-        return f"{_request(event.queue, event.request)} is proposed to be held for it: it has waited too long"
-    proposed = f"proposed {nodewords.leaving(event)}"
-    return f"{proposed}; {reasons.WITHHELD[event.withheld]}" if event.withheld else proposed
+        return say(
+            "{request} is proposed to be held for it: it has waited too long",
+            request=_request(event.queue, event.request),
+        )
+    proposed = say("proposed {leaving}", leaving=nodewords.leaving(event))
+    return (
+        say("{proposed}; {why}", proposed=proposed, why=say(reasons.WITHHELD[event.withheld]))
+        if event.withheld
+        else proposed
+    )
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
     right = _by_what_right(event)
-    return right if event.growth is None else f"grows by {raywords.option(event.growth)} and so {right}"
+    return (
+        right
+        if event.growth is None
+        else say("grows by {option} and so {right}", option=raywords.option(event.growth), right=right)
+    )
 
 
 def _by_what_right(event: d.EvictionOrdered) -> str:
     if event.kind == "service":
-        return "goes ahead of jobs that have had more GPU time"
+        return say("goes ahead of jobs that have had more GPU time")
     ahead_of = sum(victim.priority is not None for victim in event.victims)
     ahead_of += sum(victim.priority is not None for victim in event.partial)
     if not ahead_of:
-        return f"gets its {terms(event.queue).right}"
-    ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
+        return say("gets its {right}", right=terms(event.queue).right)
+    ahead = say("goes ahead of lower priority in its queue (it has {priority})", priority=event.priority)
     whole = ahead_of == len(event.victims) + len(event.partial)
-    return ahead if whole else f"gets its {terms(event.queue).right} and {ahead}"
+    return ahead if whole else say("gets its {right} and {ahead}", right=terms(event.queue).right, ahead=ahead)
 
 
 def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
     if event.for_nodes:
         return nodewords.room_made(event, around)
     ending, evicted = [give for give in event.gives if give.ends_by], event.evicted
-    whole = f"{nodewords.listed_victims(evicted, around.more)} suspended" if evicted else ""
-    moved = f"{nodewords.moved(event)} moved" if event.moves else ""
-    ends = f"the end of {nodewords.listed_victims(ending, 0 if evicted else around.more)} awaited" if ending else ""
-    parts = f"{raywords.parts(event.partial)} released" if event.partial else ""
-    return f"{' and '.join(part for part in (whole, moved, ends, parts) if part)} so that it {_for_what(event)}"
+    whole = say("{victims} suspended", victims=nodewords.listed_victims(evicted, around.more)) if evicted else ""
+    moved = say("{moved} moved", moved=nodewords.moved(event)) if event.moves else ""
+    ends = (
+        say(
+            "the end of {victims} awaited",
+            victims=nodewords.listed_victims(ending, 0 if evicted else around.more),
+        )
+        if ending
+        else ""
+    )
+    parts = say("{parts} released", parts=raywords.parts(event.partial)) if event.partial else ""
+    return say(
+        "{parts} so that it {purpose}",
+        parts=say(" and ").join(part for part in (whole, moved, ends, parts) if part),
+        purpose=_for_what(event),
+    )
 
 
 def _gone(_event: facts.ObjectGone) -> str:
-    return "no longer exists"
+    return say("no longer exists")
 
 
 _Say = Callable[[Any, Happening], str]
@@ -319,56 +380,72 @@ def _alone(say: Callable[[Any], str]) -> _Say:
 
 _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     system.Genesis: ("log", _alone(genesis)),
-    system.LeaderStarted: ("leading", lambda e, _: f"process {e.process} leads from here on"),
-    system.TimeReached: ("time", lambda _e, _: "a deadline has passed"),
+    system.LeaderStarted: ("leading", lambda e, _: say("process {process} leads from here on", process=e.process)),
+    system.TimeReached: ("time", lambda _e, _: say("a deadline has passed")),
     system.LogNearlyFull: (
         "log",
-        lambda e, _: f"the log is {e.percent} % full: nothing is queued or admitted until a new generation is in force",
+        lambda e, _: say(
+            "the log is {percent} % full: nothing is queued or admitted until a new generation is in force",
+            percent=e.percent,
+        ),
     ),
     system.PlacementChosen: ("placement", _alone(placement)),
-    system.RulesetActivated: ("ruleset", lambda e, _: f"rule set {e.number} is in force"),
-    facts.SyncStarted: ("listing", lambda _e, _: "nothing is admitted until all of them are listed"),
-    facts.KindsConfigured: ("configured", lambda e, _: f"these kinds are queued: {', '.join(e.kinds)}"),
+    system.RulesetActivated: ("ruleset", lambda e, _: say("rule set {number} is in force", number=e.number)),
+    facts.SyncStarted: ("listing", lambda _e, _: say("nothing is admitted until all of them are listed")),
+    facts.KindsConfigured: (
+        "configured",
+        lambda e, _: say("these kinds are queued: {kinds}", kinds=listed(e.kinds)),
+    ),
     facts.Synced: (
         "listed",
         lambda e, _: (
-            "the cluster does not serve this kind" if e.absent else counted(e.objects, "object exists", "objects exist")
+            say("the cluster does not serve this kind")
+            if e.absent
+            else counted(e.objects, "object exists", "objects exist")
         ),
     ),
     facts.WorkloadObserved: ("observed", events_jobs.observed),
-    facts.WorkloadAbridged: ("observed", lambda _e, _: "has changed"),
+    facts.WorkloadAbridged: ("observed", lambda _e, _: say("has changed")),
     facts.WorkloadStarted: ("running", events_jobs.started),
     facts.WorkloadFinished: ("finished", events_jobs.finished),
     facts.WorkloadGone: ("gone", events_jobs.gone),
-    facts.ChildObserved: ("observed", lambda _e, _: "exists"),
+    facts.ChildObserved: ("observed", lambda _e, _: say("exists")),
     facts.ChildGone: ("gone", _alone(_gone)),
     facts.PodObserved: ("observed", _alone(_pod)),
     facts.PodGone: ("gone", _alone(_gone)),
     facts.PodGroupObserved: ("observed", lambda e, _: nodewords.group_seen(e.pod_group)),
     facts.PodGroupGone: ("gone", _alone(_gone)),
-    facts.NodeObserved: ("observed", lambda e, _: f"has {format_vector(e.node.allocatable)}"),
+    facts.NodeObserved: (
+        "observed",
+        lambda e, _: say("has {allocatable}", allocatable=format_vector(e.node.allocatable)),
+    ),
     facts.NodeGone: ("gone", _alone(_gone)),
-    facts.KaiQueueObserved: ("observed", lambda e, _: f"as of resourceVersion {e.queue.rv}"),
+    facts.KaiQueueObserved: ("observed", lambda e, _: say("as of resourceVersion {rv}", rv=e.queue.rv)),
     facts.KaiQueueGone: ("gone", _alone(_gone)),
-    facts.QuotaTreeObserved: ("observed", lambda e, _: f"as of resourceVersion {e.rv}"),
+    facts.QuotaTreeObserved: ("observed", lambda e, _: say("as of resourceVersion {rv}", rv=e.rv)),
     facts.QuotaTreeGone: ("gone", _alone(_gone)),
     facts.QueueObserved: ("observed", _alone(_queue_object)),
     facts.QueueGone: ("gone", _alone(_gone)),
-    facts.QueueUnitObserved: ("observed", lambda e, _: f"shows {e.phase or 'nothing yet'}"),
+    facts.QueueUnitObserved: ("observed", lambda e, _: say("shows {phase}", phase=e.phase or say("nothing yet"))),
     facts.QueueUnitGone: ("gone", _alone(_gone)),
     facts.PriorityClassObserved: (
         "observed",
-        lambda e, _: f"value {e.value}" + (", the default" if e.is_default else ""),
+        lambda e, _: say("value {value}", value=e.value) + (say(", the default") if e.is_default else ""),
     ),
     facts.PriorityClassGone: ("gone", _alone(_gone)),
     facts.NodePoolsObserved: ("observed", _alone(nodewords.node_pools)),
     facts.NodePoolsGone: ("gone", _alone(_gone)),
     facts.NodesRequestObserved: (
         "observed",
-        lambda e, _: f"{e.phase or 'not answered yet'}{f': {e.message}' if e.message else ''}",
+        lambda e, _: (
+            f"{e.phase or say('not answered yet')}{(say(': {message}', message=e.message) if e.message else '')}"
+        ),
     ),
     facts.NodesRequestGone: ("gone", _alone(_gone)),
-    facts.ObjectUnreadable: ("unreadable", lambda e, _: f"it cannot be read: {problems.line(e.problem)}"),
+    facts.ObjectUnreadable: (
+        "unreadable",
+        lambda e, _: say("it cannot be read: {problem}", problem=problems.line(e.problem)),
+    ),
     RayDemandObserved: ("demand", _alone(raywords.demand)),
     d.WorkloadQueued: ("queued", events_jobs.queued),
     d.WorkloadDequeued: ("left", events_jobs.dequeued),
@@ -376,29 +453,37 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.CandidatesProposed: ("proposed", _alone(_proposed)),
     d.QuotaTreeAccepted: ("quota tree", _alone(tree_accepted)),
     d.QuotaTreeRejected: ("quota tree", _alone(tree_rejected)),
-    d.QuotaTreeRemoved: ("quota tree", lambda _e, _: "deleted: nothing is admitted until another tree is applied"),
+    d.QuotaTreeRemoved: ("quota tree", lambda _e, _: say("deleted: nothing is admitted until another tree is applied")),
     d.QuotaReserved: ("reserved", events_jobs.reserved),
     d.QuotaMoved: ("moved", events_jobs.moved),
     d.QuotaDenied: ("waits", events_jobs.denied),
     d.WorkloadAdopted: ("adopted", events_jobs.adopted),
     ChargeChanged: ("charged", events_jobs.recharged),
     SharesChanged: ("shares", _alone(told_shares)),
-    d.SuspensionRecorded: ("suspended", lambda event, _: lower(explain.suspended_outside(event.by).text)),
+    d.SuspensionRecorded: ("suspended", lambda event, _: lower(meanings.suspended_outside(event.by).text)),
     d.QuotaReleased: ("released", events_jobs.released),
     d.PreemptionProposed: ("preemption", _alone(_preemption)),
-    d.ReclaimDeferred: ("deferred", lambda e, _: reasons.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
+    d.ReclaimDeferred: (
+        "deferred",
+        lambda e, _: say(reasons.DEFERRED[e.reason], resource=e.resource, where=terms(e.path).where),
+    ),
     d.EvictionOrdered: ("reclaims", _ordered),
     claims.ClaimOpened: (
         "claims",
-        lambda e, _: f"{_request(e.queue, e.request)} is held for it: {explain.opened(e)}",
+        lambda e, _: say(
+            "{request} is held for it: {opened}", request=_request(e.queue, e.request), opened=explain.opened(e)
+        ),
     ),
     claims.PlanTried: ("tried", _alone(nodewords.plan_tried)),
-    claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {reasons.STALE[e.reason].format(e.holder)}"),
-    claims.ClaimEnded: ("claim ends", lambda e, _: reasons.CLAIM_ENDED[e.outcome]),
-    claims.VictimStays: ("stays", lambda e, _: reasons.STAYS[e.reason]),
+    claims.PlanStale: (
+        "stale",
+        lambda e, _: say("no job is suspended for it: {why}", why=say(reasons.STALE[e.reason], holder=e.holder)),
+    ),
+    claims.ClaimEnded: ("claim ends", lambda e, _: say(reasons.CLAIM_ENDED[e.outcome])),
+    claims.VictimStays: ("stays", lambda e, _: say(reasons.STAYS[e.reason])),
     d.SuspensionOrdered: (
         "suspends",
-        lambda e, _: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
+        lambda e, _: meanings.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
     ),
     d.GangAdmitted: ("admitted", events_jobs.admitted),
     d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),
@@ -406,21 +491,29 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.PlacesFound: ("room", _alone(nodewords.room)),
     d.PlacesReleased: ("places free", _alone(nodewords.given_back)),
     gangs.PodsProposed: ("asks quota", nodewords.pods_proposed),
-    gangs.PodsReserved: ("may start", lambda e, _: f"{counted(len(e.pods), 'pod')} charged, or counted in no quota"),
+    gangs.PodsReserved: (
+        "may start",
+        lambda e, _: say("{pods} charged, or counted in no quota", pods=counted(len(e.pods), "pod")),
+    ),
     gangs.PodsDenied: ("denied", nodewords.pods_denied),
     gangs.PodsPlaced: ("placed", nodewords.pods_placed),
     gangs.PodsReleased: ("pods free", nodewords.pods_released),
     gangs.GangHeldBack: ("held back", _alone(nodewords.held_back)),
     gangs.NodesClaimed: (
         "claims nodes",
-        lambda e, _: (
-            f"places that become free on {counted(len(e.places), 'node')} are kept for it: it has waited too long"
+        lambda e, _: say(
+            "places that become free on {places} are kept for it: it has waited too long",
+            places=counted(len(e.places), "node"),
         ),
     ),
-    gangs.NodesClaimEnded: ("claim ends", lambda e, _: reasons.NODES_CLAIM_ENDED[e.outcome]),
+    gangs.NodesClaimEnded: ("claim ends", lambda e, _: say(reasons.NODES_CLAIM_ENDED[e.outcome])),
     gangs.GpuReservationEnded: (
         "frees gpu",
-        lambda e, _: f"no pod shares its GPU of {e.node} now (group {e.group}): the GPU goes back to the device plugin",
+        lambda e, _: say(
+            "no pod shares its GPU of {node} now (group {group}): the GPU goes back to the device plugin",
+            node=e.node,
+            group=e.group,
+        ),
     ),
     growing.NodesRequested: ("wants nodes", _alone(nodewords.nodes_requested)),
     growing.NodesRequestWithdrawn: ("asks no more", _alone(nodewords.nodes_withdrawn)),
@@ -434,7 +527,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.WorkersKept: ("keeps all", _alone(raywords.kept)),
     elastic.WorkersRemoved: ("deletes", _alone(raywords.removed)),
     alarms.AlarmRaised: ("alarm", _alone(raywords.alarm)),
-    alarms.AlarmCleared: ("recovered", lambda e, _: f"the trouble with {e.cluster} has ended"),
+    alarms.AlarmCleared: ("recovered", lambda e, _: say("the trouble with {cluster} has ended", cluster=e.cluster)),
     effects.EffectApplied: ("resumed", _alone(_applied)),
     effects.EffectFailed: ("not resumed", _alone(_failed)),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.model.closed import total
+from muster.model.language import listed, say
 from muster.model.podtrouble import PodCode, PodTrouble
 from muster.model.text import counted, span
 from muster.told.codes.codetable import HeldUp
@@ -14,53 +15,67 @@ FILE = "libs/muster/told/wording/pods.py"
 
 
 def _exited(trouble: PodTrouble) -> str:
-    code = f" with exit code {trouble.exit_code}" if trouble.exit_code is not None else ""
-    return f"container {trouble.container} ended{code}" if trouble.container else f"a container ended{code}"
+    code = say(" with exit code {exit_code}", exit_code=trouble.exit_code) if trouble.exit_code is not None else ""
+    return (
+        say("container {container} ended{code}", container=trouble.container, code=code)
+        if trouble.container
+        else say("a container ended{code}", code=code)
+    )
 
 
 def _no_node(trouble: PodTrouble) -> str:
-    causes = ", ".join(
-        f"{refusal.nodes} {refusal.text}" if trouble.nodes else refusal.text for refusal in trouble.refused
-    )
+    causes = listed(f"{refusal.nodes} {refusal.text}" if trouble.nodes else refusal.text for refusal in trouble.refused)
     if not trouble.nodes:
-        return f"kube-scheduler finds no node for it{f': {causes}' if causes else ''}"
-    return f"0/{trouble.nodes} nodes are available{f': {causes}' if causes else ''}"
+        return say(
+            "kube-scheduler finds no node for it{causes}", causes=say(": {causes}", causes=causes) if causes else ""
+        )
+    return say(
+        "0/{nodes} nodes are available{causes}",
+        nodes=trouble.nodes,
+        causes=say(": {causes}", causes=causes) if causes else "",
+    )
 
 
 def _said(trouble: PodTrouble) -> str:
-    return f" ({trouble.word})" if trouble.word else ""
+    return say(" ({word})", word=trouble.word) if trouble.word else ""
 
 
 WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "OOMKilled": (
-        lambda trouble: f"container {trouble.container} was killed because it used more memory than its limit",
+        lambda trouble: say(
+            "container {container} was killed because it used more memory than its limit", container=trouble.container
+        ),
         "raise the memory limit of the container",
     ),
     "Evicted": (
-        lambda _: "its node evicted it",
+        lambda _: say("its node evicted it"),
         "look at the Events of the pod: memory or disk of the node was short, or a pod of higher priority came",
     ),
-    "NodeLost": (lambda _: "its node was shut down or is lost", "look at the node"),
-    "DeadlineExceeded": (lambda _: "it ran longer than its activeDeadlineSeconds", "raise the deadline"),
+    "NodeLost": (lambda _: say("its node was shut down or is lost"), "look at the node"),
+    "DeadlineExceeded": (lambda _: say("it ran longer than its activeDeadlineSeconds"), "raise the deadline"),
     "ContainerFailed": (_exited, "read the logs of the container"),
-    "PodFailed": (lambda trouble: f"the pod failed{_said(trouble)}", "read the Events of the pod"),
+    "PodFailed": (lambda trouble: say("the pod failed{said}", said=_said(trouble)), "read the Events of the pod"),
     "CrashLoopBackOff": (
-        lambda trouble: f"{_exited(trouble)} and is started again with pauses",
+        lambda trouble: say("{exited} and is started again with pauses", exited=_exited(trouble)),
         "read the logs of the container: kubectl logs --previous",
     ),
     "ImagePullBackOff": (
-        lambda trouble: (
-            f"the image {trouble.image or 'of container ' + trouble.container} cannot be pulled{_said(trouble)}"
+        lambda trouble: say(
+            "the image {image} cannot be pulled{said}",
+            image=trouble.image or say("of container ") + trouble.container,
+            said=_said(trouble),
         ),
         "correct the name of the image or the pull secret",
     ),
     "ContainerNotCreated": (
-        lambda trouble: f"container {trouble.container} cannot be created{_said(trouble)}",
+        lambda trouble: say(
+            "container {container} cannot be created{said}", container=trouble.container, said=_said(trouble)
+        ),
         "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
     ),
     "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
     "InitWaiting": (
-        lambda trouble: f"init container {trouble.container} has not ended",
+        lambda trouble: say("init container {container} has not ended", container=trouble.container),
         "wait, or read the logs of the init container",
     ),
 }
@@ -76,18 +91,24 @@ def matter(trouble: PodTrouble) -> str:
 
 def placed(name: str, node: str) -> str:
     """The text of a pod without trouble."""
-    return f"Pod {name} is on node {node}"
+    return say("Pod {name} is on node {node}", name=name, node=node)
 
 
 def reason(held: HeldUp) -> Reason:
     """One code and one sentence, without a span of time: objects are not written as time passes."""
     trouble, way_out = held.first.trouble, WORDS[held.code][1]
-    more = f" ({counted(held.pods - 1, 'more pod')} with the same cause)" if held.pods > 1 else ""
-    text = f"Pod {held.first.name}{more}: {matter(trouble)}; {way_out}"
+    more = say(" ({pods} with the same cause)", pods=counted(held.pods - 1, "more pod")) if held.pods > 1 else ""
+    text = say(
+        "Pod {name}{more}: {matter}; {way_out}",
+        name=held.first.name,
+        more=more,
+        matter=matter(trouble),
+        way_out=say(way_out),
+    )
     return Reason(held.code, f"{held.code}:{text}", text)
 
 
 def since(held: HeldUp, now: int) -> str:
     """The reason for people, with the duration of the trouble."""
-    ago = f" for {span(max(0, now - held.first.since) // 1000 * 1000)}" if not held.first.over else ""
-    return f"{held.code}{ago}: {reason(held).text}"
+    ago = say(" for {ago}", ago=span(max(0, now - held.first.since) // 1000 * 1000)) if not held.first.over else ""
+    return say("{code}{ago}: {text}", code=held.code, ago=ago, text=reason(held).text)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any, get_args
 
+from muster.model import language
+from muster.model.language import listed
 from muster.model.problem import FieldProblem
 from muster.model.problemcodes import ProblemCode
 from muster.model.resources import format_quantity
@@ -287,23 +289,24 @@ Show = Callable[[int, str], str]
 
 def left_out(error: FieldProblem) -> str:
     """A setting that cannot be read."""
-    return f"{line(error)}: the setting is left out"
+    return language.say("{error}: the setting is left out", error=line(error))
 
 
 def line(problem: FieldProblem, show: Show = format_quantity) -> str:
     """``spec.replicas: expected int, got str``. ``show``: (amount, resource) as a text."""
-    return f"{problem.path}: {say(problem, show)}" if problem.path else say(problem, show)
+    text = say(problem, show)
+    return language.say("{field}: {text}", field=problem.path, text=text) if problem.path else text
 
 
 def say(problem: FieldProblem, show: Show = format_quantity) -> str:
     """The sentence without the field."""
-    return _Sentence(problem, show).vformat(TEMPLATES[problem.code], (), problem.values)
+    return _Sentence(problem, show).vformat(language.translated(TEMPLATES[problem.code]), (), problem.values)
 
 
 def after(problem: FieldProblem | None) -> str:
     """``: sentence``, to end a sentence about a failure; empty where no more is known."""
     text = line(problem) if problem is not None else ""
-    return f": {text}" if text else ""
+    return language.say(": {text}", text=text) if text else ""
 
 
 class _Sentence(Formatter):
@@ -323,9 +326,9 @@ class _Sentence(Formatter):
             case "n":
                 return f"{value} " if value else ""
             case "o":
-                return f" of {value}" if value else ""
+                return language.say(" of {value}", value=value) if value else ""
             case None if isinstance(value, tuple):
-                return ", ".join(value)
+                return listed(value)
         return super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:

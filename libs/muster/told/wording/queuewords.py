@@ -13,6 +13,7 @@ from muster.core.learned import ENOUGH_ADMISSIONS, Estimate
 from muster.core.promising import promises
 from muster.core.quota.division.dividing import UNLIMITED, Divided
 from muster.events.shares import SharesChanged
+from muster.model.language import listed, say
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, instant, span
 from muster.told.codes.codetable import CODES
@@ -25,55 +26,90 @@ def no_estimate(estimate: Estimate) -> str:
     """Why nothing can be said; empty where something can."""
     match estimate.why:
         case "too_few":
-            seen = f"{counted(estimate.intervals, 'admission')} in a row were seen in this queue while jobs waited"
-            return f"{seen}; {ENOUGH_ADMISSIONS} are needed"
+            seen = say(
+                "{intervals} in a row were seen in this queue while jobs waited",
+                intervals=counted(estimate.intervals, "admission"),
+            )
+            return say("{seen}; {enough} are needed", seen=seen, enough=ENOUGH_ADMISSIONS)
         case "overdue":
-            return "its wait is longer already than nearly all waits of this queue"
+            return say("its wait is longer already than nearly all waits of this queue")
         case _:
             return ""
 
 
 def estimate(pace: Estimate, position: int, queue: str) -> str:
     """``About 12 min, in 8 of 10 cases between 5 min and 31 min: ...``."""
-    spans = f"About {span(pace.middle)}, in 8 of 10 cases between {span(pace.low)} and {span(pace.high)}"
+    spans = say(
+        "About {middle}, in 8 of 10 cases between {low} and {high}",
+        middle=span(pace.middle),
+        low=span(pace.low),
+        high=span(pace.high),
+    )
     if not pace.rows:
-        return (
-            f"{spans}: {position} times the mean of {pace.intervals} waits between admissions from {queue}, which has "
-            "not admitted so many in a row yet."
+        return say(
+            "{spans}: {position} times the mean of {intervals} waits between admissions from {queue}, which has "
+            "not admitted so many in a row yet.",
+            spans=spans,
+            position=position,
+            intervals=pace.intervals,
+            queue=queue,
         )
-    rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
-    return f"{spans}: so long {rows} from {queue} took {pace.rows} times while jobs waited."
+    rows = say("{position} in a row", position=counted(position, "admission")) if position > 1 else say("an admission")
+    return say(
+        "{spans}: so long {rows} from {queue} took {times} times while jobs waited.",
+        spans=spans,
+        rows=rows,
+        queue=queue,
+        times=pace.rows,
+    )
 
 
 def promised_start(promise: Promise, now: int) -> str:
     """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h), meant to hold in ...``."""
-    start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (promise.start, promise.latest))
-    text = f"Starts at about {start}, and by {latest}, meant to hold in 9 of 10 cases"
+    start, latest = (
+        say("{at}Z (in {value})", at=instant(at)[:16], value=span(max(0, at - now)))
+        for at in (promise.start, promise.latest)
+    )
+    text = say("Starts at about {start}, and by {latest}, meant to hold in 9 of 10 cases", start=start, latest=latest)
     if promise.first and promise.first // 60_000 != promise.latest // 60_000:
-        text += f" (first promised by {instant(promise.first)[:16]}Z)"
+        text += say(" (first promised by {first}Z)", first=instant(promise.first)[:16])
     if not promise.settled:
-        return f"{text}: projected from how long such jobs ran; no promise after such a wait has been settled yet"
-    share = f" ({100 * promise.kept // promise.settled} of 100)" if promise.settled >= 100 else ""
-    kept = f"of {promise.settled:,} promises after such waits {promise.kept:,} were kept{share}"
-    return f"{text}: projected from how long such jobs ran; {kept}"
+        return say(
+            "{text}: projected from how long such jobs ran; no promise after such a wait has been settled yet",
+            text=text,
+        )
+    share = say(" ({kept} of 100)", kept=100 * promise.kept // promise.settled) if promise.settled >= 100 else ""
+    kept = say(
+        "of {settled} promises after such waits {kept} were kept{share}",
+        settled=f"{promise.settled:,}",
+        kept=f"{promise.kept:,}",
+        share=share,
+    )
+    return say("{text}: projected from how long such jobs ran; {kept}", text=text, kept=kept)
 
 
 def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
     """Why no start is promised; empty with a promise. ``standing``: the code of the job."""
     match why:
         case "not_waiting":
-            return "it does not wait in a queue"
+            return say("it does not wait in a queue")
         case "standing":
             if standing in CODES and CODES[standing].lasts == "final":
-                return "it cannot start until it, or its quota, is changed"
-            return f"how long {standing} lasts does not follow from its queue"
+                return say("it cannot start until it, or its quota, is changed")
+            return say("how long {standing} lasts does not follow from its queue", standing=standing)
         case "few_runs":
-            return f"fewer than {learned.ENOUGH_RUNS} runs have ended, so run times cannot be projected"
+            return say(
+                "fewer than {enough} runs have ended, so run times cannot be projected",
+                enough=learned.ENOUGH_RUNS,
+            )
         case "few_waits":
-            few = f"fewer than {promises.ENOUGH_WAITS} jobs of its size have started after a wait as long"
-            return f"{few}, so no projection can be trusted yet"
+            few = say(
+                "fewer than {enough} jobs of its size have started after a wait as long",
+                enough=promises.ENOUGH_WAITS,
+            )
+            return say("{few}, so no projection can be trusted yet", few=few)
         case "endless":
-            return "too few of the jobs ahead of it are known to end"
+            return say("too few of the jobs ahead of it are known to end")
         case _:
             return ""
 
@@ -83,7 +119,7 @@ NOT_IN_FORCE = "it is not in force yet"
 
 def over_quota(names: str) -> str:
     """A queue borrows. ``names``: the resources, with commas."""
-    return f"it uses more than its quota of {names}"
+    return say("it uses more than its quota of {names}", names=names)
 
 
 def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
@@ -92,13 +128,15 @@ def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
 
     ``declared``: the tree itself turns reclaim off; else jobs ran at first sight.
     """
-    off = f"reclaim is off in ElasticQuotaTree {tree}: "
+    off = say("reclaim is off in ElasticQuotaTree {tree}: ", tree=tree)
     if declared:
         namespace, _, name = tree.partition("/")
         command = f"kubectl annotate elasticquotatree -n {namespace} {name} muster.dev/reclaim=enabled --overwrite"
-        return f"{off}its annotation muster.dev/reclaim is disabled", f"`{command}` enables it"
-    why = "jobs that Muster had not admitted were running when it first saw the cluster"
-    return off + why, "`muster resume evictions` enables it"
+        return say("{off}its annotation muster.dev/reclaim is disabled", off=off), say(
+            "`{command}` enables it", command=command
+        )
+    why = say("jobs that Muster had not admitted were running when it first saw the cluster")
+    return off + why, say("`muster resume evictions` enables it")
 
 
 # --- fair shares ------------------------------------------------------------------------------------------------------
@@ -111,38 +149,52 @@ UNBOUNDED = 10**30
 def why_share(divided: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
     """One sentence with the steps of ``fairshare``. ``usage``: the past usage, where past usage counts."""
     sharer, share = divided.sharer, divided.share
-    asked = "all there is" if sharer.request >= UNBOUNDED else show(sharer.request)
+    asked = say("all there is") if sharer.request >= UNBOUNDED else show(sharer.request)
     if sharer.request == 0:
-        return "it asks for nothing"
-    parts = [f"asks for {asked}"]
+        return say("it asks for nothing")
+    parts = [say("asks for {asked}", asked=asked)]
     if sharer.limit != UNLIMITED and sharer.limit < sharer.request:
-        parts[0] += f", of which its limit allows {show(sharer.limit)}"
-    quota = "an unlimited quota" if sharer.quota == UNLIMITED else f"its quota of {show(sharer.quota)}"
-    parts.append(f"{show(share.quota)} of {quota}" if sharer.quota else "no quota")
+        parts[0] += say(", of which its limit allows {show}", show=show(sharer.limit))
+    quota = (
+        say("an unlimited quota") if sharer.quota == UNLIMITED else say("its quota of {show}", show=show(sharer.quota))
+    )
+    parts.append(say("{show} of {quota}", show=show(share.quota), quota=quota) if sharer.quota else say("no quota"))
     wanted = sharer.requestable - share.quota
     if share.surplus or share.left_over or wanted > 0:
         parts.append(_surplus(divided, show, wanted, usage))
     if share.left_over:
-        over = ", past its request" if share.amount > sharer.requestable else ""
-        parts.append(f"{show(share.left_over)} that rounding left over{over}")
-    return "; ".join(parts)
+        over = say(", past its request") if share.amount > sharer.requestable else ""
+        parts.append(say("{show} that rounding left over{over}", show=show(share.left_over), over=over))
+    return say("; ").join(parts)
 
 
 def _surplus(divided: Divided, show: Callable[[int], str], wanted: int, usage: str) -> str:
     sharer, share = divided.sharer, divided.share
     own, whole = share.weight_of
     if not sharer.weight:
-        return "no surplus, as its weight is 0"
+        return say("no surplus, as its weight is 0")
     if not whole:
-        reason = f"used {usage} lately" if usage and usage != "0" else f"none was left at priority {sharer.priority}"
-        return f"no surplus: {reason}"
+        reason = (
+            say("used {usage} lately", usage=usage)
+            if usage and usage != "0"
+            else say("none was left at priority {priority}", priority=sharer.priority)
+        )
+        return say("no surplus: {reason}", reason=reason)
     part = own * 1000 // whole
     percent = f"{part // 10}" + (f".{part % 10}" if part % 10 else "") + " %"
-    of = f"of a surplus of {show(share.surplus_seen)} at priority {sharer.priority}"
-    first = f" in the first of {share.rounds} rounds" if share.rounds > 1 else ""
-    heed = f", heeding that it used {usage} lately" if usage and usage != "0" else ""
-    enough = ", all it still wanted" if share.surplus == wanted else ""
-    return f"{show(share.surplus)} {of}, where its weight is worth {percent}{first}{heed}{enough}"
+    of = say("of a surplus of {show} at priority {priority}", show=show(share.surplus_seen), priority=sharer.priority)
+    first = say(" in the first of {rounds} rounds", rounds=share.rounds) if share.rounds > 1 else ""
+    heed = say(", heeding that it used {usage} lately", usage=usage) if usage and usage != "0" else ""
+    enough = say(", all it still wanted") if share.surplus == wanted else ""
+    return say(
+        "{show} {of}, where its weight is worth {percent}{first}{heed}{enough}",
+        show=show(share.surplus),
+        of=of,
+        percent=percent,
+        first=first,
+        heed=heed,
+        enough=enough,
+    )
 
 
 def used_lately(millionths: int) -> str:
@@ -154,18 +206,28 @@ def used_lately(millionths: int) -> str:
 def lately_of_all(millionths: int) -> str:
     """The past usage with its noun, the capacity."""
     used = used_lately(millionths)
-    return f"{used} of the capacity" if used else ""
+    return say("{used} of the capacity", used=used) if used else ""
 
 
 def told_shares(event: SharesChanged) -> str:
     """The queues with a new fair share, and the past usage of the queues."""
     changed = sorted(event.shares)[:_SHOWN]
-    parts = [f"fair share of {_name(path)}: {format_vector(event.shares[path])}" for path in changed]
-    parts += [f"and {len(event.shares) - _SHOWN} more queues have a new share"] if len(event.shares) > _SHOWN else []
+    parts = [
+        say("fair share of {name}: {shares}", name=_name(path), shares=format_vector(event.shares[path]))
+        for path in changed
+    ]
+    parts += (
+        [say("and {shares} more queues have a new share", shares=len(event.shares) - _SHOWN)]
+        if len(event.shares) > _SHOWN
+        else []
+    )
     for path in sorted(event.usage)[:_SHOWN]:
-        used = ", ".join(f"{used_lately(part)} of {name}" for name, part in sorted(event.usage[path].items()))
-        parts.append(f"{_name(path)} used lately {used or 'nothing'}")
-    return "; ".join(parts)
+        used = listed(
+            say("{used} of {name}", used=used_lately(part), name=name)
+            for name, part in sorted(event.usage[path].items())
+        )
+        parts.append(say("{name} used lately {used}", name=_name(path), used=used or say("nothing")))
+    return say("; ").join(parts)
 
 
 def _name(path: str) -> str:
@@ -177,8 +239,8 @@ _SHOWN = 6
 
 def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:
     """A quota in a tree: min, max, and the amount by weight if less."""
-    guarantee = f"min {format_quantity(least, name)}" if least else "no min"
-    guarantee += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
+    guarantee = say("min {least}", least=format_quantity(least, name)) if least else say("no min")
+    guarantee += say(", max {limit}", limit=format_quantity(limit, name)) if limit is not None else say(", no max")
     if most is not None and most != limit:
-        guarantee += f"; by weight it may use {format_quantity(most, name)} now"
+        guarantee += say("; by weight it may use {most} now", most=format_quantity(most, name))
     return guarantee

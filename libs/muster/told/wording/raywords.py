@@ -14,6 +14,7 @@ from muster.events.raydemand import RayDemandObserved
 from muster.model.closed import total
 from muster.model.demand import Shortfall
 from muster.model.elastic import PENDING
+from muster.model.language import listed, say, say_many
 from muster.model.raydemand import RAY_UNIT, RayConstraint, RayShape
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
@@ -33,25 +34,30 @@ SHOWN = 3
 def demand(event: RayDemandObserved) -> str:
     """``waiting: 3 x CPU 1; 1 placement group; 2 idle workers``."""
     asked = event.demand
-    parts = [f"waiting: {listed_shapes(asked.pending)}"] if asked.pending else []
+    parts = [say("waiting: {shapes}", shapes=listed_shapes(asked.pending))] if asked.pending else []
     parts += [counted(len(asked.placement_groups), "placement group")] if asked.placement_groups else []
-    parts += [f"asked for explicitly: {listed_shapes(asked.explicit)}"] if asked.explicit else []
-    parts += [f"can never be placed: {listed_shapes(asked.infeasible)}"] if asked.infeasible else []
+    parts += [say("asked for explicitly: {shapes}", shapes=listed_shapes(asked.explicit))] if asked.explicit else []
+    parts += [say("can never be placed: {shapes}", shapes=listed_shapes(asked.infeasible))] if asked.infeasible else []
     parts += [counted(len(asked.idle), "idle worker")] if asked.idle else []
-    parts += [reasons.RAY_TROUBLE[asked.trouble]] if asked.trouble else []
-    return "; ".join(parts) or "nothing waits"
+    parts += [say(reasons.RAY_TROUBLE[asked.trouble])] if asked.trouble else []
+    return say("; ").join(parts) or say("nothing waits")
 
 
 def requested(event: elastic.GrowthRequested) -> str:
     """``RayCluster ns/c wants 3 more workers in small, beyond small 2``."""
     if not event.units:
-        return f"{event.cluster} wants no more than it has"
+        return say("{cluster} wants no more than it has", cluster=event.cluster)
     others = [unit for unit in event.units if PENDING not in unit.groups]
-    new = f"{event.pending}, the new cluster of an upgrade" if event.pending is not None else ""
+    new = say("{pending}, the new cluster of an upgrade", pending=event.pending) if event.pending is not None else ""
     if not others:
-        return f"{event.ref} wants {new}, beside the serving one"
-    wanted = ", ".join([unit_text(unit) for unit in others[:5]] + ([new] if new else []))
-    return f"{event.cluster} wants {wanted} more; granted are {counts(event.granted)}"
+        return say("{ref} wants {new}, beside the serving one", ref=event.ref, new=new)
+    wanted = listed([unit_text(unit) for unit in others[:5]] + ([new] if new else []))
+    return say(
+        "{cluster} wants {wanted} more; granted are {counts}",
+        cluster=event.cluster,
+        wanted=wanted,
+        counts=counts(event.granted),
+    )
 
 
 def unit_text(unit: elastic.GrowthUnit) -> str:
@@ -62,51 +68,86 @@ def option(unit: elastic.GrowthOption) -> str:
     """``3 x small 1``, or ``small 3 together``."""
     if unit.groups and max(unit.groups.values()) == 1 and len(unit.groups) == 1:
         return f"{unit.times} x {next(iter(unit.groups))}"
-    together = f"{counts(unit.groups)} together"
-    return together if unit.times == 1 else f"{unit.times} x ({together})"
+    together = say("{counts} together", counts=counts(unit.groups))
+    return together if unit.times == 1 else say("{times} x ({together})", times=unit.times, together=together)
 
 
 def counts(counts_by_group: Mapping[str, int]) -> str:
     """``big 0, small 2``."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts_by_group.items())) or "none"
+    return listed(f"{name} {count}" for name, count in sorted(counts_by_group.items())) or say("none")
 
 
 def granted(event: elastic.GrowthGranted) -> str:
     if event.pending is not None:
-        beside = f"{event.pending}, the new cluster of an upgrade, starts beside the serving one"
-        return f"{beside}; {format_vector(event.request)} at {event.queue} until the old cluster is gone"
-    return (
-        f"{event.cluster} may grow by {_of_groups(event.added)}, to {_of_groups(event.groups)}; "
-        f"{format_vector(event.request)} at {event.queue}"
+        beside = say("{pending}, the new cluster of an upgrade, starts beside the serving one", pending=event.pending)
+        return say(
+            "{beside}; {request} at {queue} until the old cluster is gone",
+            beside=beside,
+            request=format_vector(event.request),
+            queue=event.queue,
+        )
+    return say(
+        "{cluster} may grow by {groups}, to {all}; {request} at {queue}",
+        cluster=event.cluster,
+        groups=_of_groups(event.added),
+        all=_of_groups(event.groups),
+        request=format_vector(event.request),
+        queue=event.queue,
     )
 
 
 def withdrawn(event: elastic.GrowthWithdrawn) -> str:
-    why = f"for {event.claimant}" if event.claimant is not None else "they are unused"
-    return (
-        f"{event.cluster} shrinks by {_of_groups(event.removed)}, {why}, to {_of_groups(event.groups)}; "
-        f"{format_vector(event.request)} at {event.queue}"
+    why = say("for {claimant}", claimant=event.claimant) if event.claimant is not None else say("they are unused")
+    return say(
+        "{cluster} shrinks by {groups}, {why}, to {all}; {request} at {queue}",
+        cluster=event.cluster,
+        groups=_of_groups(event.removed),
+        why=why,
+        all=_of_groups(event.groups),
+        request=format_vector(event.request),
+        queue=event.queue,
     )
 
 
 def denied(event: elastic.GrowthDenied) -> str:
-    never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
+    never = say("; that alone is over the limit") if event.reason == "exceeds_limit" else ""
     upgrade = next((refusal.short for refusal in event.refusals if PENDING in refusal.groups), None)
     if upgrade is not None and PENDING in event.groups:
-        return f"its upgrade waits for {refused_by(upgrade)}{never}; the old cluster serves on"
-    first = f"{counts(event.groups)} more for {event.cluster} do not fit: {refused_by(event.short)}{never}"
+        return say(
+            "its upgrade waits for {refusal}{never}; the old cluster serves on",
+            refusal=refused_by(upgrade),
+            never=never,
+        )
+    first = say(
+        "{counts} more for {cluster} do not fit: {refusal}{never}",
+        counts=counts(event.groups),
+        cluster=event.cluster,
+        refusal=refused_by(event.short),
+        never=never,
+    )
     rest = [other for other in event.others if PENDING not in other.groups]
-    others = [f"nor do {counts(other.groups)}: {refused_by(other.short)}" for other in rest[:SHOWN]]
-    others += [f"its upgrade waits for {refused_by(upgrade)}"] if upgrade is not None else []
+    others = [
+        say("nor do {counts}: {refusal}", counts=counts(other.groups), refusal=refused_by(other.short))
+        for other in rest[:SHOWN]
+    ]
+    others += [say("its upgrade waits for {refusal}", refusal=refused_by(upgrade))] if upgrade is not None else []
     more = len(rest) - SHOWN
-    return "; ".join([first, *others, *([f"and {more} more are refused"] if more > 0 else [])])
+    return say("; ").join([first, *others, *([say("and {more} more are refused", more=more)] if more > 0 else [])])
 
 
 def refused_by(short: Shortfall) -> str:
     """``cpu in quota root/a: request 1, max 8, used 8``."""
     term = terms(short.path)
-    limit = f"{term.least} for {term.firm} jobs" if short.of_min else "runtime" if short.of_runtime else term.most
-    return f"{short.resource} in {term.where}: {amounts(short, limit)}"
+    limit = (
+        say("{least} for non-preemptible jobs", least=term.least)
+        if short.of_min
+        else say("runtime")
+        if short.of_runtime
+        else term.most
+    )
+    return say(
+        "{resource} in {where}: {amounts}", resource=short.resource, where=term.where, amounts=amounts(short, limit)
+    )
 
 
 def scaling(judged: Scaling, tried: str = "") -> str:
@@ -118,28 +159,30 @@ def scaling(judged: Scaling, tried: str = "") -> str:
     if alone and judged.denied is not None:
         text = denied(judged.denied)
         return f"{text[:1].upper()}{text[1:]}"
-    most = f", of at most {counts(judged.ceilings)}" if judged.ceilings else ""
-    text = f"Granted: {counts(judged.granted)}{most}"
+    most = say(", of at most {counts}", counts=counts(judged.ceilings)) if judged.ceilings else ""
+    text = say("Granted: {counts}{most}", counts=counts(judged.granted), most=most)
     asked = {name: count for name, count in judged.asked.items() if name != PENDING}
     if asked:
-        why = f"; {denied(judged.denied)}{tried}" if judged.denied is not None else ""
-        why += f". They are promised by {rfc3339(judged.promised)}" if judged.promised else ""
-        text = f"{text}; it asks for {counts(asked)} more{why}"
+        why = say("; {denied}{tried}", denied=denied(judged.denied), tried=tried) if judged.denied is not None else ""
+        why += say(". They are promised by {promised}", promised=rfc3339(judged.promised)) if judged.promised else ""
+        text = say("{text}; it asks for {counts} more{why}", text=text, counts=counts(asked), why=why)
     elif judged.denied is not None:
-        text = f"{text}; {denied(judged.denied)}"
-    return f"{text}. {alarm_reason(judged.alarm).text}" if judged.alarm is not None else text
+        text = say("{text}; {denied}", text=text, denied=denied(judged.denied))
+    return (
+        say("{text}. {alarm}", text=text, alarm=alarm_reason(judged.alarm).text) if judged.alarm is not None else text
+    )
 
 
 def alarm_reason(event: alarms.AlarmRaised) -> Reason:
     """The trouble with a Ray cluster, and its consequence."""
     code, words = reasons.ALARMS[event.reason]
-    text = words.format(
-        ref=event.ref, cluster=event.cluster, groups=counts(event.groups), lacks=listed_shapes(event.lacks)
+    text = say(
+        words, ref=event.ref, cluster=event.cluster, groups=counts(event.groups), lacks=listed_shapes(event.lacks)
     )
     if event.reason == "not_growing":
-        text = f"{text}. They are released, and tried again after {rfc3339(event.until)}"
+        text = say("{text}. They are released, and tried again after {until}", text=text, until=rfc3339(event.until))
     elif alarms.stops_grants(event.reason) and not event.fixed:
-        text = f"{text}. Meanwhile it is granted no more, and its unused replicas are released"
+        text = say("{text}. Meanwhile it is granted no more, and its unused replicas are released", text=text)
     return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
 
 
@@ -166,81 +209,132 @@ def size_reason(
 
 def gate(event: elastic.GateSet) -> str:
     if event.suspend is not None:
-        return f"{event.ref} is to {'wait, suspended' if event.suspend else 'start'}"
+        return say("{ref} is to wait, suspended" if event.suspend else "{ref} is to start", ref=event.ref)
     if event.stay:
-        return f"the worker groups of {event.ref} are to keep {counts(event.stay)} pods: the rest is beyond the grant"
-    shown = f"maxReplicas of {event.ref} is to be {counts(event.most)} (its owner set {counts(event.ceilings)})"
+        return say(
+            "the worker groups of {ref} are to keep {counts} pods: the rest is beyond the grant",
+            ref=event.ref,
+            counts=counts(event.stay),
+        )
+    shown = say(
+        "maxReplicas of {ref} is to be {counts} (its owner set {ceilings})",
+        ref=event.ref,
+        counts=counts(event.most),
+        ceilings=counts(event.ceilings),
+    )
     gone = [pod.name for pods in event.workers.values() for pod in pods]
     if gone:
-        shown = f"{shown}; {listed_workers(gone)} {'is' if len(gone) == 1 else 'are'} to be deleted"
-    kept = f" once {event.claimant} has the rest" if event.claimant is not None else "; the rest is unused"
-    return f"{shown}; {counts(event.granted)} stay granted{kept}" if event.granted else shown
+        workers = listed_workers(gone)
+        shown = say_many(
+            len(gone),
+            "{shown}; {workers} is to be deleted",
+            "{shown}; {workers} are to be deleted",
+            shown=shown,
+            workers=workers,
+        )
+    kept = (
+        say(" once {claimant} has the rest", claimant=event.claimant)
+        if event.claimant is not None
+        else say("; the rest is unused")
+    )
+    return (
+        say("{shown}; {counts} stay granted{kept}", shown=shown, counts=counts(event.granted), kept=kept)
+        if event.granted
+        else shown
+    )
 
 
 def _of_groups(taken: Mapping[str, int]) -> str:
-    return " and ".join(f"{count} of group {name}" for name, count in sorted(taken.items())) or "none"
+    return say(" and ").join(
+        say("{count} of group {name}", count=count, name=name) for name, count in sorted(taken.items())
+    ) or say("none")
 
 
 def parts(partial: tuple[PartialVictim, ...]) -> str:
     """``2 of group small of a/c (cpu 2 at root/a)``."""
     reductions = [
-        f"{_of_groups(victim.taken)} of {victim.ref.key} ({format_vector(victim.request)} at {victim.queue})"
+        say(
+            "{groups} of {key} ({request} at {queue})",
+            groups=_of_groups(victim.taken),
+            key=victim.ref.key,
+            request=format_vector(victim.request),
+            queue=victim.queue,
+        )
         for victim in partial
     ]
-    shown = ", ".join(reductions[:5])
-    return f"{shown}, and of {len(partial) - 5} more" if len(partial) > 5 else shown
+    shown = listed(reductions[:5])
+    return say("{shown}, and of {hidden} more", shown=shown, hidden=len(partial) - 5) if len(partial) > 5 else shown
 
 
 def chosen(event: elastic.WorkersChosen) -> str:
     """``worker auto-3 of RayCluster a/c is drained for b/job (idle)``."""
     idle = sum(worker.idle for worker in event.workers)
     busy = len(event.workers) - idle
-    purpose = f" for {event.claimant}" if event.claimant is not None else ""
+    purpose = say(" for {claimant}", claimant=event.claimant) if event.claimant is not None else ""
     names = listed_workers([worker.ref.name for worker in event.workers])
-    how = f"{idle} idle, {busy} busy" if busy else "idle"
-    return f"{names} of {event.ref} {'is' if len(event.workers) == 1 else 'are'} drained{purpose} ({how})"
+    how = say("{idle} idle, {busy} busy", idle=idle, busy=busy) if busy else say("idle")
+    return say_many(
+        len(event.workers),
+        "{names} of {ref} is drained{purpose} ({how})",
+        "{names} of {ref} are drained{purpose} ({how})",
+        names=names,
+        ref=event.ref,
+        purpose=purpose,
+        how=how,
+    )
 
 
 def surplus(event: elastic.SurplusOrdered) -> str:
-    return (
-        f"releases workers: {format_vector(event.surplus)} runs beyond its grant and quota {event.queue} is above "
-        "its max; the rest runs on"
+    return say(
+        "releases workers: {surplus} runs beyond its grant and quota {queue} is above its max; the rest runs on",
+        surplus=format_vector(event.surplus),
+        queue=event.queue,
     )
 
 
 def kept(event: elastic.WorkersKept) -> str:
-    return f"no workers are taken from it: {reasons.WORKERS_KEPT[event.reason]}"
+    return say("no workers are taken from it: {why}", why=say(reasons.WORKERS_KEPT[event.reason]))
 
 
 def removed(event: elastic.WorkersRemoved) -> str:
     """``worker auto-3 of RayCluster a/c is still there though KubeRay was asked at ... to delete it``."""
     names = [pod.name for pods in event.workers.values() for pod in pods]
-    one = len(names) == 1
-    asked = f"KubeRay was asked at {moment(event.since)} to delete {'it' if one else 'them'}"
-    workers = f"{listed_workers(names)} of {event.ref} {'is' if one else 'are'} still there though {asked}"
-    return f"{workers}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
+    return say_many(
+        len(names),
+        "{workers} of {ref} is still there though KubeRay was asked at {since} to delete it: Muster deletes its pod; "
+        "see whether KubeRay runs",
+        "{workers} of {ref} are still there though KubeRay was asked at {since} to delete them: Muster deletes their "
+        "pods; see whether KubeRay runs",
+        workers=listed_workers(names),
+        ref=event.ref,
+        since=moment(event.since),
+    )
 
 
 def listed_workers(names: list[str]) -> str:
     """The first few of many."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"worker{'s' if len(names) > 1 else ''} {', '.join(names[:5])}{more}"
+    more = say(" and {hidden} more", hidden=len(names) - 5) if len(names) > 5 else ""
+    return say_many(len(names), "worker {names}{more}", "workers {names}{more}", names=listed(names[:5]), more=more)
 
 
 def listed_shapes(shapes: Iterable[RayShape]) -> str:
     """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576 where market is spot``."""
-    return ", ".join(f"{shape.count} x {_shape(shape)}" for shape in shapes)
+    return listed(f"{shape.count} x {_shape(shape)}" for shape in shapes)
 
 
 def _shape(shape: RayShape) -> str:
     """``CPU 1 where market is spot, else where zone is a or b and market is not spot``."""
-    asked = " + ".join(f"{name} {amount(size)}" for name, size in sorted(shape.resources.items())) or "nothing"
-    chosen = [" and ".join(_constraint(requirement) for requirement in selector) for selector in shape.selectors]
-    return asked + (f" where {', else where '.join(chosen)}" if chosen else "")
+    asked = " + ".join(f"{name} {amount(size)}" for name, size in sorted(shape.resources.items())) or say("nothing")
+    chosen = [say(" and ").join(_constraint(requirement) for requirement in selector) for selector in shape.selectors]
+    return asked + (say(" where {chosen}", chosen=say(", else where ").join(chosen)) if chosen else "")
 
 
 def _constraint(rule: RayConstraint) -> str:
-    return f"{rule.key} is {'not ' if rule.excluded else ''}{' or '.join(rule.values) or 'of no known kind'}"
+    return say(
+        "{key} is not {values}" if rule.excluded else "{key} is {values}",
+        key=rule.key,
+        values=say(" or ").join(rule.values) or say("of no known kind"),
+    )
 
 
 def amount(number: int) -> str:
@@ -257,8 +351,13 @@ FILE = "libs/muster/told/wording/raywords.py"
 
 def heading(waits: RayWaits) -> str:
     """``Waits in RayCluster a/one, as its head said at 12:00:05``."""
-    old = f"; {reasons.RAY_TROUBLE[waits.trouble]} since" if waits.trouble else ""
-    return f"Waits in {waits.cluster}, as its head said at {rfc3339(waits.read_at)}{old}"
+    old = say("; {trouble} since", trouble=say(reasons.RAY_TROUBLE[waits.trouble])) if waits.trouble else ""
+    return say(
+        "Waits in {cluster}, as its head said at {read_at}{old}",
+        cluster=waits.cluster,
+        read_at=rfc3339(waits.read_at),
+        old=old,
+    )
 
 
 def piece(waiting: RayPiece) -> str:
@@ -267,41 +366,55 @@ def piece(waiting: RayPiece) -> str:
     if waiting.kind == "alone":
         return shapes
     if waiting.kind == "explicit":
-        return f"asked for with request_resources: {shapes}"
-    return f"placement group {waiting.name[:12]} ({waiting.strategy}): {shapes}".replace("  ", " ")
+        return say("asked for with request_resources: {shapes}", shapes=shapes)
+    return say(
+        "placement group {name} ({strategy}): {shapes}",
+        name=waiting.name[:12],
+        strategy=waiting.strategy,
+        shapes=shapes,
+    ).replace("  ", " ")
 
 
 def fate(judged: GroupFate) -> str:
     """The fate of a piece in one worker group."""
-    return f"{judged.group}: {_WORDS[judged.fate](judged)}"
+    return say("{group}: {value}", group=judged.group, value=_WORDS[judged.fate](judged))
 
 
 def _too_small(fate: GroupFate) -> str:
     if not fate.resource:
-        return "what one worker offers cannot be read: set num-cpus in its rayStartParams, or a cpu limit"
+        return say("what one worker offers cannot be read: set num-cpus in its rayStartParams, or a cpu limit")
     asked, offers = amount(fate.asked), amount(fate.offers)
-    return f"too small: {fate.resource} {asked} is asked for, and one worker offers {offers}"
+    return say(
+        "too small: {resource} {asked} is asked for, and one worker offers {offers}",
+        resource=fate.resource,
+        asked=asked,
+        offers=offers,
+    )
 
 
 def _no_nodes(fate: GroupFate) -> str:
     cause = pods.matter(fate.pod.trouble) if fate.pod is not None else ""
     name = fate.pod.name if fate.pod is not None else ""
-    return f"{counted(fate.count, 'pod')} without a node: {name}: {cause}"
+    return say("{count} without a node: {name}: {cause}", count=counted(fate.count, "pod"), name=name, cause=cause)
 
 
 def _refused(fate: GroupFate) -> str:
-    return f"refused: {refused_by(fate.short)}" if fate.short is not None else "refused"
+    return say("refused: {refusal}", refusal=refused_by(fate.short)) if fate.short is not None else say("refused")
 
 
 _WORDS: dict[Fate, Callable[[GroupFate], str]] = {
     "too_small": _too_small,
-    "other_labels": lambda _: "its nodes do not have these labels",
+    "other_labels": lambda _: say("its nodes do not have these labels"),
     "no_nodes": _no_nodes,
     "refused": _refused,
-    "asked": lambda fate: f"{counted(fate.count, 'more replica')} asked for, not answered yet",
-    "coming": lambda fate: f"{counted(fate.count, 'replica')} granted, of which {fate.joined} have joined",
-    "at_most": lambda fate: f"its owner allows {counted(fate.count, 'replica')} (maxReplicas), and all are granted",
-    "elsewhere": lambda _: "nothing is asked of it: other workers come first",
+    "asked": lambda fate: say("{count} asked for, not answered yet", count=counted(fate.count, "more replica")),
+    "coming": lambda fate: say(
+        "{count} granted, of which {joined} have joined", count=counted(fate.count, "replica"), joined=fate.joined
+    ),
+    "at_most": lambda fate: say(
+        "its owner allows {count} (maxReplicas), and all are granted", count=counted(fate.count, "replica")
+    ),
+    "elsewhere": lambda _: say("nothing is asked of it: other workers come first"),
 }
 
 total(_WORDS, Fate, f"{FILE} (_WORDS)")

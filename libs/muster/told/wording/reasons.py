@@ -20,6 +20,7 @@ from muster.events.growing import WithdrawalReason
 from muster.events.reasons import AdoptionReason, DeferralReason, DequeueReason, GiveBackReason, ReleaseReason, Withheld
 from muster.events.refusals import Refusal, RefusalDetail, RefusalReason
 from muster.model.closed import total
+from muster.model.language import listed, say
 from muster.model.places import ObstacleCode
 from muster.model.pools import PoolRefusalReason
 from muster.model.raydemand import RayTrouble
@@ -47,33 +48,53 @@ def refused(refusal: Refusal, kind: str, job: str) -> str:
 
 
 def _held(refusal: Refusal, _kind: str, job: str) -> str:
-    by, why = f" by {refusal.name}" if refusal.name else "", f": {refusal.text}" if refusal.text else ""
-    return f"on hold{by}{why}; `muster release {job}` queues it again"
+    by, why = (
+        say(" by {name}", name=refusal.name) if refusal.name else "",
+        say(": {text}", text=refusal.text) if refusal.text else "",
+    )
+    return say("on hold{by}{why}; `muster release {job}` queues it again", by=by, why=why, job=job)
 
 
 def _unclaimed(refusal: Refusal, _kind: str, job: str) -> str:
-    return (
-        f"no quota claims namespace {job.partition('/')[0]}; add it to the namespaces of a leaf of ElasticQuotaTree "
-        f"{refusal.name}, or name a leaf with the label {QUOTA_NAME}"
+    return say(
+        "no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree {name}, or "
+        "name a leaf with the label {label}",
+        namespace=job.partition("/")[0],
+        name=refusal.name,
+        label=QUOTA_NAME,
     )
 
 
 def _not_unique(refusal: Refusal, _kind: str, _job: str) -> str:
-    called = f"{refusal.count} are called so: {', '.join(refusal.names)}"
-    return f"its label names quota {refusal.name}, and {called}; rename them"
+    called = say("{count} are called so: {names}", count=refusal.count, names=listed(refusal.names))
+    return say("its label names quota {name}, and {called}; rename them", name=refusal.name, called=called)
 
 
 def _two_quotas(refusal: Refusal, _kind: str, job: str) -> str:
-    namespace = f"namespace {job.partition('/')[0]} belongs to"
-    whose = f"{namespace if refusal.detail == 'by_namespace' else 'its label names'} quota {refusal.other}"
-    both = f"label {KAI_QUEUE} names queue {refusal.name}, and {whose} of an ElasticQuotaTree"
-    other = "take the namespace out of that quota" if refusal.detail == "by_namespace" else "that label"
-    return f"{both}: it can be charged to one of them only; remove label {KAI_QUEUE}, or {other}"
+    namespace = say("namespace {namespace} belongs to", namespace=job.partition("/")[0])
+    whose = say(
+        "{namespace} quota {other}",
+        namespace=namespace if refusal.detail == "by_namespace" else say("its label names"),
+        other=refusal.other,
+    )
+    both = say(
+        "label {label} names queue {name}, and {whose} of an ElasticQuotaTree",
+        label=KAI_QUEUE,
+        name=refusal.name,
+        whose=whose,
+    )
+    other = say("take the namespace out of that quota") if refusal.detail == "by_namespace" else say("that label")
+    return say(
+        "{both}: it can be charged to one of them only; remove label {label}, or {other}",
+        both=both,
+        label=KAI_QUEUE,
+        other=other,
+    )
 
 
 def _label_missing(refusal: Refusal, kind: str, _job: str) -> str:
-    add = f"add label {KAI_QUEUE} with one of {_leaves(refusal)}"
-    return f"Queue label missing from {kind}; pods will remain pending: {add}"
+    add = say("add label {label} with one of {leaves}", label=KAI_QUEUE, leaves=_leaves(refusal))
+    return say("Queue label missing from {kind}; pods will remain pending: {add}", kind=kind, add=add)
 
 
 def _broken(refusal: Refusal) -> str:
@@ -83,15 +104,22 @@ def _broken(refusal: Refusal) -> str:
 def _leaves(refusal: Refusal) -> str:
     """The queues that take work."""
     more = ", …" if refusal.count > len(refusal.names) else ""
-    return f"{', '.join(refusal.names)}{more}" if refusal.names else "the queues you create"
+    return f"{', '.join(refusal.names)}{more}" if refusal.names else say("the queues you create")
 
 
 def _in_circles(refusal: Refusal, _kind: str, job: str) -> str:
-    answers = {"quota_denied": "its quota was denied", "quota_released": "its quota was released before it ran"}
-    ends = answers.get(refusal.name, "it left its queue")
-    return (
-        f"set aside: {refusal.count} times in a row {ends} ({refusal.other}), though nothing had changed; it is queued "
-        f"again when the job or its quota changes, or with `muster hold {job}` and then `muster release {job}`"
+    ends = say("it left its queue")
+    if refusal.name == "quota_denied":
+        ends = say("its quota was denied")
+    if refusal.name == "quota_released":
+        ends = say("its quota was released before it ran")
+    return say(
+        "set aside: {count} times in a row {ends} ({other}), though nothing had changed; it is queued again when "
+        "the job or its quota changes, or with `muster hold {job}` and then `muster release {job}`",
+        count=refusal.count,
+        ends=ends,
+        other=refusal.other,
+        job=job,
     )
 
 
@@ -113,7 +141,7 @@ WORDS: dict[RefusalReason, RefusalWords] = {
     ),
     "held": RefusalWords(_held, "It is on hold; the message names the author and the reason.", "`muster release JOB`."),
     "no_tree": RefusalWords(
-        lambda _refusal, _kind, _job: (
+        lambda _refusal, _kind, _job: say(
             "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
         ),
         "No valid ElasticQuotaTree is in force.",
@@ -130,7 +158,7 @@ WORDS: dict[RefusalReason, RefusalWords] = {
         "Set the label `kai.scheduler/queue` to a leaf queue.",
     ),
     "queue_unknown": RefusalWords(
-        lambda refusal, _kind, _job: f"Queue '{refusal.name}' takes no work",
+        lambda refusal, _kind, _job: say("Queue '{name}' takes no work", name=refusal.name),
         "The KAI queue its label names does not exist, is disabled, or is no leaf.",
         "Create the queue, or correct the label.",
     ),
@@ -143,21 +171,29 @@ WORDS: dict[RefusalReason, RefusalWords] = {
 }
 _DETAILS: dict[RefusalDetail, Say] = {
     "namespace_unclaimed": _unclaimed,
-    "quota_missing": lambda refusal, _kind, _job: (
-        f"its label names quota {refusal.name}, and the tree has none of that name; correct the label or remove it"
+    "quota_missing": lambda refusal, _kind, _job: say(
+        "its label names quota {name}, and the tree has none of that name; correct the label or remove it",
+        name=refusal.name,
     ),
-    "quota_has_children": lambda refusal, _kind, _job: (
-        f"its label names quota {refusal.name}, which has children; name one of those instead"
+    "quota_has_children": lambda refusal, _kind, _job: say(
+        "its label names quota {name}, which has children; name one of those instead", name=refusal.name
     ),
     "quota_not_unique": _not_unique,
     "by_label": _two_quotas,
     "by_namespace": _two_quotas,
-    "queue_missing": lambda refusal, _kind, _job: (
-        f"Queue '{refusal.name}' does not exist: create it, or name one of {_leaves(refusal)} in label {KAI_QUEUE}"
+    "queue_missing": lambda refusal, _kind, _job: say(
+        "Queue '{name}' does not exist: create it, or name one of {leaves} in label {label}",
+        name=refusal.name,
+        leaves=_leaves(refusal),
+        label=KAI_QUEUE,
     ),
-    "queue_disabled": lambda refusal, _kind, _job: f"Queue '{refusal.name}' is disabled: {_broken(refusal)}",
-    "queue_has_children": lambda refusal, _kind, _job: (
-        f"Queue '{refusal.name}' has queues below it, and takes no work itself: name one of {', '.join(refusal.names)}"
+    "queue_disabled": lambda refusal, _kind, _job: say(
+        "Queue '{name}' is disabled: {broken}", name=refusal.name, broken=_broken(refusal)
+    ),
+    "queue_has_children": lambda refusal, _kind, _job: say(
+        "Queue '{name}' has queues below it, and takes no work itself: name one of {names}",
+        name=refusal.name,
+        names=listed(refusal.names),
     ),
 }
 
@@ -206,20 +242,21 @@ RELEASED: dict[ReleaseReason, str] = {
 }
 
 DEFERRED: dict[DeferralReason, str] = {
-    "nothing_evictable": "its queue is owed {0}, and no borrower in {1} can be evicted",
-    "no_place": "evictions would free {0} in {1}, and no set of them leaves room for the job on the nodes",
+    "nothing_evictable": "its queue is owed {resource}, and no borrower in {where} can be evicted",
+    "no_place": "evictions would free {resource} in {where}, and no set of them leaves room for the job on the nodes",
     "nodes_stay": "its quota has room, and no evictions were found that leave room for it on the nodes",
-    "search_ended": "evictions would free {0} in {1}; the search for a set that leaves room on the nodes ended",
-    "evictions_paused": "its queue is owed {0}, and the evictions that would free it in {1} are paused "
+    "search_ended": "evictions would free {resource} in {where}; the search for a set that leaves room on the nodes "
+    "ended",
+    "evictions_paused": "its queue is owed {resource}, and the evictions that would free it in {where} are paused "
     "(`muster resume evictions` resumes them)",
-    "too_young": "its queue is owed {0}, and no borrower in {1} has run for its minimum yet",
-    "grace": "its queue is owed {0} in {1}, and no job is evicted for it before its reclaim grace ends",
+    "too_young": "its queue is owed {resource}, and no borrower in {where} has run for its minimum yet",
+    "grace": "its queue is owed {resource} in {where}, and no job is evicted for it before its reclaim grace ends",
     "lower_stays": "it has a higher priority than jobs that run in its queue, and those that can be evicted would not "
-    "free enough {0} for it in {1}",
-    "lower_paused": "it has a higher priority than jobs that run in its queue, and the evictions that would free {0} "
-    "for it in {1} are paused (`muster resume evictions` resumes them)",
+    "free enough {resource} for it in {where}",
+    "lower_paused": "it has a higher priority than jobs that run in its queue, and the evictions that would free "
+    "{resource} for it in {where} are paused (`muster resume evictions` resumes them)",
     "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
-    "minimum yet, so {0} in {1} is not reclaimed from them",
+    "minimum yet, so {resource} in {where} is not reclaimed from them",
 }
 """Why no job is evicted for a job, with the resource and the quota of the refusal."""
 
@@ -231,7 +268,7 @@ WITHHELD: dict[Withheld, str] = {
 STALE: dict[PlanObjection, str] = {
     "not_waiting": "it no longer waits",
     "fits": "it fits without an eviction",
-    "held_for_age": "quota that is freed there is held for {}, which has waited longer",
+    "held_for_age": "quota that is freed there is held for {holder}, which has waited longer",
     "no_victims": "the plan names no victim",
     "victim_protected": "a victim may no longer be evicted",
     "victim_left": "a victim has left meanwhile",
@@ -311,10 +348,10 @@ NOT_DONE: dict[Action, str] = {
 """Writes that fail for one reason only."""
 
 OBSTACLES: dict[ObstacleCode, str] = {
-    "insufficient": "Insufficient {}",
-    "too_small": "Insufficient {} even when empty",
+    "insufficient": "Insufficient {detail}",
+    "too_small": "Insufficient {detail} even when empty",
     "unschedulable": "node(s) were unschedulable",
-    "taint": "node(s) had untolerated taint {{{}}}",
+    "taint": "node(s) had untolerated taint {{{detail}}}",
     "not_ready": "node(s) were not ready",
     "node_affinity": "node(s) didn't match Pod's node affinity/selector",
     "ports": "node(s) didn't have free ports for the requested pod ports",
@@ -324,7 +361,7 @@ OBSTACLES: dict[ObstacleCode, str] = {
     "affinity": "node(s) didn't match pod affinity rules",
     "anti_affinity": "node(s) didn't match pod anti-affinity rules",
     "existing_anti_affinity": "node(s) didn't satisfy existing pods anti-affinity rules",
-    "unsupported": "node(s) were not tried: {}",
+    "unsupported": "node(s) were not tried: {detail}",
 }
 """Why a node refuses a pod, as kube-scheduler words it."""
 

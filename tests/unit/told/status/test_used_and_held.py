@@ -19,7 +19,8 @@ from muster.told.readmodel.readstate import ReadState
 from muster.told.views.narrator import Narrator
 from muster.told.views.publication import public_event
 from muster.told.views.story import Story
-from muster.told.wording.explain import evicted_for, waiting_for_quota
+from muster.told.wording.explain import waiting_for_quota
+from muster.told.wording.meanings import evicted_for
 
 
 def denials(scene: Scene, job: str) -> list[Shortfall]:
