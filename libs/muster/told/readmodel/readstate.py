@@ -49,6 +49,7 @@ from muster.told.codes.codetable import POD_CODES, RANK, HeldUp, TroubledPod
 from muster.told.codes.happenings import Happening, Release, Taker
 from muster.told.codes.values import EndedAs, Leaving, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.gangsshown import GangsShown
+from muster.told.readmodel.usage import UsageBooks
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -441,6 +442,8 @@ class ReadState(StageState):
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
     sight: FirstSight = field(default_factory=FirstSight)
+    usage: UsageBooks = field(default_factory=UsageBooks)
+    """What was used, lost and waited for, month by month."""
 
 
 def record_of(state: ReadState, ref: Ref) -> Record:

@@ -1,0 +1,249 @@
+"""The use, loss and waiting over a time, by queue and owner: amounts times duration, from the log alone. Pure.
+
+In base units times milliseconds. Each job counts by its charge, or by its request for a waiting job. Use lasts from
+the reservation of the quota to the release. Loss is the part of the use in runs that were evicted or failed, from the
+start of the run or the last checkpoint to the end of the run.
+
+The read model keeps an account of the present month and the sums of earlier months, so that nobody adds them up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+
+from muster.core.workloads.registry import is_job
+from muster.events.base import Event
+from muster.events.decisions import EvictionOrdered
+from muster.events.envelope import Stored
+from muster.events.facts import WorkloadFinished
+from muster.model.keys import Ref
+from muster.model.resources import Vector, add_into
+
+if TYPE_CHECKING:
+    from muster.told.readmodel.readstate import ReadState
+
+By = Literal["queue", "owner"]
+
+MONTHS_KEPT = 13
+"""Ended months whose sums are kept."""
+
+
+class Sums(Struct):
+    """The sums of one queue or owner."""
+
+    used: Vector = field(default_factory=dict)
+    lost: Vector = field(default_factory=dict)
+    waited: Vector = field(default_factory=dict)
+    runs: int = 0
+    """How many times a job got quota."""
+
+    def add(self, other: Sums) -> None:
+        """Add the sums of another."""
+        add_into(self.used, other.used)
+        add_into(self.lost, other.lost)
+        add_into(self.waited, other.waited)
+        self.runs += other.runs
+
+
+class Month(Struct, frozen=True):
+    """The sums of an ended month. Times are log times in ms."""
+
+    begin: int
+    """The first moment of the month, or the first of the log."""
+    end: int
+    sums: dict[str, Sums]
+    """``QUEUE NEWLINE OWNER`` -> sums"""
+
+
+class _Open(Struct):
+    """A job since the last look: the charge, or the request while ``waits``."""
+
+    key: str
+    """``QUEUE NEWLINE OWNER``"""
+    amounts: Vector
+    waits: bool
+    since: int
+    run: dict[str, Vector] = field(default_factory=dict)
+    """By key, the use of the present run that would be lost with the run: a quota may move to another parent."""
+    began: int = 0
+    saved: int = 0
+    """Log times (ms) of the start of the run and of the last checkpoint."""
+
+
+class Account(Struct):
+    """The sums from ``begin`` to ``end`` (log time, ms). All that changes takes the read model after the change."""
+
+    begin: int = 0
+    end: int = 0
+    open: dict[str, _Open] = field(default_factory=dict)
+    """uid -> the job, charged or waiting"""
+    succeeded: dict[str, None] = field(default_factory=dict)
+    sums: dict[str, Sums] = field(default_factory=dict)
+    """``QUEUE NEWLINE OWNER`` -> sums"""
+    stirred: dict[str, None] = field(default_factory=dict)
+    """uids to look at when the commit is folded"""
+
+    def start(self, state: ReadState, begin: int, end: int) -> None:
+        """Begin anew; ``state``: as of a position that is not after ``begin``."""
+        self.begin, self.end = begin, end
+        self.open, self.succeeded, self.sums = {}, {}, {}
+        for uid in (*state.queues.ledger.charges, *state.queues.jobs):
+            self._look(state, uid, self.begin, starts=False)
+
+    def hear(self, event: Event) -> None:
+        """Note what an event may have changed something of."""
+        if isinstance(event, WorkloadFinished) and event.outcome == "succeeded":
+            self.succeeded[event.ref.uid] = None
+        for ref in _about(event):
+            self.stirred[ref.uid] = None
+
+    def settle(self, state: ReadState, *, moved: bool) -> None:
+        """A commit is folded. ``moved``: queues may have other parents."""
+        now = self._time(state.now)
+        if moved:
+            for uid in list(self.open):
+                self._look(state, uid, now, starts=state.now >= self.begin)
+        for uid in self.stirred:
+            self._look(state, uid, now, starts=state.now >= self.begin)
+        self.stirred.clear()
+
+    def close(self, now: int) -> dict[str, Sums]:
+        """The sums, with the jobs that last until ``now`` or the end. The account is of no use afterwards."""
+        for job in self.open.values():
+            self._add(job, self._time(now))
+        return self.sums
+
+    def _time(self, now: int) -> int:
+        return min(max(now, self.begin), self.end)
+
+    def _look(self, state: ReadState, uid: str, now: int, *, starts: bool) -> None:
+        before = self.open.get(uid)
+        if before is not None:
+            self._add(before, now)
+            self._run(state, uid, before)
+        after = self._now(state, uid, now)
+        if after is None:
+            if before is not None:
+                del self.open[uid]
+                self.succeeded.pop(uid, None)
+            return
+        if before is not None and before.waits == after.waits:
+            before.key, before.amounts = after.key, after.amounts
+        else:
+            self.open[uid] = after
+            if not after.waits and starts:
+                self._of(after.key).runs += 1
+        self._run(state, uid, self.open[uid])
+
+    def _add(self, job: _Open, now: int) -> None:
+        """Add the charge or the request of a job since the last look."""
+        ms, job.since = max(now - job.since, 0), max(now, job.since)
+        add_into(self._of(job.key).waited if job.waits else self._of(job.key).used, job.amounts, ms)
+        if job.began:
+            self._runs_on(job, ms)
+
+    @staticmethod
+    def _runs_on(job: _Open, ms: int) -> None:
+        add_into(job.run.setdefault(job.key, {}), job.amounts, ms)
+
+    def _run(self, state: ReadState, uid: str, job: _Open) -> None:
+        """A run begins, has saved its work, or has ended. At the end the use is lost, unless the job succeeded."""
+        record, workload = state.records.get(uid), state.queues.workloads.get(uid)
+        running = record.running_at if record is not None and uid in state.queues.ledger.charges else 0
+        if job.began and not running:
+            if uid not in self.succeeded and (workload is None or workload.outcome != "succeeded"):
+                for key, amounts in job.run.items():
+                    add_into(self._of(key).lost, amounts)
+            job.run, job.began = {}, 0
+        elif running and not job.began:
+            job.began, job.run = running, {}
+            self._runs_on(job, max(job.since - max(running, self.begin), 0))
+        saved = workload.checkpointed_at if workload is not None else 0
+        if saved > max(job.saved, job.began) and job.began:
+            job.saved, job.run = saved, {}
+            self._runs_on(job, max(job.since - max(saved, self.begin), 0))
+
+    @staticmethod
+    def _now(state: ReadState, uid: str, now: int) -> _Open | None:
+        queues = state.queues
+        charge, job, workload = queues.ledger.charges.get(uid), queues.jobs.get(uid), queues.workloads.get(uid)
+        if charge is not None:
+            return _Open(_key(state, uid, charge.queue), dict(charge.request), waits=False, since=now)
+        if job is not None and workload is not None and job.status != "charged":
+            return _Open(_key(state, uid, job.queue), dict(job.demand.request), waits=True, since=now)
+        return None
+
+    def _of(self, key: str) -> Sums:
+        return self.sums.setdefault(key, Sums())
+
+
+class UsageBooks(Struct):
+    """The account of the present month, UTC by log time, and the sums of earlier months, the oldest first."""
+
+    account: Account = field(default_factory=Account)
+    months: list[Month] = field(default_factory=list)
+
+    def time_passed(self, state: ReadState) -> None:
+        """Log time has passed, and nothing of the commit is folded: at the end of a month another account begins."""
+        account = self.account
+        while state.now >= account.end:
+            if account.end:
+                ended = Month(account.begin, account.end, account.close(account.end))
+                self.months = [*self.months, ended][-MONTHS_KEPT:]
+            begin = account.end or state.now
+            account.start(state, begin, next_month(begin))
+
+
+class Adding:
+    """An account of its own over any time, while a read model is folded."""
+
+    def __init__(self, state: ReadState, begin: int, end: int) -> None:
+        """``state``: as of a position that is not after ``begin``."""
+        self.account, self._state, self._nodes = Account(), state, state.queues.ledger.nodes
+        self.account.start(state, max(begin, state.now), end)
+
+    def folded(self, stored: Stored) -> None:
+        """The state has folded one more commit."""
+        for event in stored.commit.events:
+            self.account.hear(event)
+        nodes = self._state.queues.ledger.nodes
+        self.account.settle(self._state, moved=nodes is not self._nodes)
+        self._nodes = nodes
+
+
+def next_month(ms: int) -> int:
+    """The first moment after the month of a log time, UTC, ms."""
+    at = datetime.fromtimestamp(ms // 1000, UTC)
+    return int(datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC).timestamp()) * 1000
+
+
+def by(sums: Mapping[str, Sums], whose: By) -> dict[str, Sums]:
+    """The sums of an account by queue, or by owner."""
+    added: dict[str, Sums] = {}
+    for key, each in sums.items():
+        queue, _, owner = key.partition("\n")
+        added.setdefault(queue if whose == "queue" else owner, Sums()).add(each)
+    return added
+
+
+def _key(state: ReadState, uid: str, queue: str) -> str:
+    record = state.records.get(uid)
+    return f"{queue}\n{record.owner if record is not None else ''}"
+
+
+def _about(event: Event) -> Iterator[Ref]:
+    """The jobs an event may have changed something of."""
+    for name in ("ref", "owner"):
+        ref = getattr(event, name, None)
+        if isinstance(ref, Ref):
+            yield ref
+    workload = getattr(event, "workload", None)
+    if workload is not None and is_job(workload.ref.kind):
+        yield workload.ref
+    if isinstance(event, EvictionOrdered):
+        for victim in event.victims:
+            yield victim.ref
