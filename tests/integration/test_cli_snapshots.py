@@ -101,3 +101,9 @@ async def test_what_a_stage_knows_is_read_from_its_snapshot_too(kept: Kept) -> N
     async with opened(locate(kept.bus)) as reading:
         state = await present_state(reading, Preemptor())
         assert (state.log_id, state.seq) == (MARK, kept.last)
+
+
+async def test_the_usage_of_a_month_takes_no_commit_before_the_snapshot(kept: Kept) -> None:
+    """The snapshot says a queue's use that the log does not have: who adds up the log does not say it."""
+    js_log = await kept.json("usage", "--month", "1970-01")
+    assert [row["queue"] for row in js_log["rows"]]

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from muster.core.stage import Folder
 from muster.runtime.clock import SystemClock
 from muster.told.readmodel.model import ReadModel
-from muster.told.readmodel.usage import Adding, By, Sums, next_month
+from muster.told.readmodel.usage import Adding, By, KeptSums, next_month
 from muster.told.readmodel.usage import by as added_by
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
@@ -65,7 +65,7 @@ async def usage(
         out.data(record(table), output)
 
 
-Added = tuple[int, int, dict[str, Sums]]
+Added = tuple[int, int, dict[str, KeptSums]]
 """From when to when (log time, ms), and the sums."""
 
 

@@ -331,7 +331,7 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
 
 def _was_refused(record: Record) -> bool:
     """Whether the job itself was refused since it was queued."""
-    for happening in reversed(record.happenings):
+    for happening in reversed(record.past.all()):
         if happening.what == "quota_denied":
             return True
         if happening.what == "workload_queued":

@@ -36,8 +36,6 @@ class ReadModel(Stage[ReadState]):
     def __init__(self, touched: Touched | None = None, listener: Listener | None = None) -> None:
         self._history = Historian(listener)
         mark = Marker(touched)
-        self._nodes: object = None
-        """The quotas at the last commit: another table once a tree has changed, or for another state."""
         self._folds = (JobFolds(mark, self._history), ObjectFolds(mark, self._history))
 
     def arms(self) -> Mapping[type[Event], Arm]:
@@ -59,14 +57,13 @@ class ReadModel(Stage[ReadState]):
         idling.time_passed(state.queues.ledger, state.now)
         state.usage.time_passed(state)
 
-    def settle(self, state: ReadState) -> None:
+    @staticmethod
+    def settle(state: ReadState) -> None:
         """A commit is folded: the wants of the touched queues are noted, and the use. The read model keeps no order of
         touched queues.
         """
         state.queues.book.stirred.clear()
-        nodes = state.queues.ledger.nodes
-        state.usage.account.settle(state, moved=nodes is not self._nodes)
-        self._nodes = nodes
+        state.usage.account.settle(state)
 
     def check(self, state: ReadState) -> list[Violation]:
         """I24: a job goes from phase to phase as ``phases.STEPS`` allows."""
@@ -78,8 +75,8 @@ class ReadModel(Stage[ReadState]):
         ]
 
 
-_ABOUT_JOBS = frozenset(("ref", "owner", "workload", "victims"))
-"""Fields of an event that may name jobs whose use changes."""
+_ABOUT_JOBS = frozenset(("ref", "owner", "workload", "victims", "tree"))
+"""Fields of an event that may name jobs or queues whose use changes."""
 
 
 def _heard(state: ReadState, _at: Position, event: Any) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from muster.core.workloads.registry import is_job
 from muster.events.base import Event
-from muster.events.decisions import EvictionOrdered
+from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted, QuotaTreeRemoved
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished
 from muster.model.keys import Ref
@@ -32,6 +32,13 @@ MONTHS_KEPT = 13
 """Ended months whose sums are kept."""
 
 
+PART = 1 << 40
+Areas = dict[str, tuple[int, int]]
+"""resource -> amount x time as (parts of ``PART``, rest): a month of bytes has more than 64 bits, and no place in a
+snapshot.
+"""
+
+
 class Sums(Struct):
     """The sums of one queue or owner."""
 
@@ -41,12 +48,27 @@ class Sums(Struct):
     runs: int = 0
     """How many times a job got quota."""
 
-    def add(self, other: Sums) -> None:
-        """Add the sums of another."""
-        add_into(self.used, other.used)
-        add_into(self.lost, other.lost)
-        add_into(self.waited, other.waited)
-        self.runs += other.runs
+
+class KeptSums(Struct):
+    """The same, as a state keeps it."""
+
+    used: Areas = field(default_factory=dict)
+    lost: Areas = field(default_factory=dict)
+    waited: Areas = field(default_factory=dict)
+    runs: int = 0
+
+    def add_to(self, sums: Sums) -> None:
+        """Add these sums to others."""
+        for areas, vector in ((self.used, sums.used), (self.lost, sums.lost), (self.waited, sums.waited)):
+            add_into(vector, {name: parts * PART + rest for name, (parts, rest) in areas.items()})
+        sums.runs += self.runs
+
+
+def accrue(areas: Areas, amounts: Mapping[str, int], ms: int) -> None:
+    """Add amounts times a duration."""
+    for name, amount in amounts.items():
+        parts, rest = areas.get(name, (0, 0))
+        areas[name] = divmod(parts * PART + rest + amount * ms, PART)
 
 
 class Month(Struct, frozen=True):
@@ -55,7 +77,7 @@ class Month(Struct, frozen=True):
     begin: int
     """The first moment of the month, or the first of the log."""
     end: int
-    sums: dict[str, Sums]
+    sums: dict[str, KeptSums]
     """``QUEUE NEWLINE OWNER`` -> sums"""
 
 
@@ -67,7 +89,7 @@ class _Open(Struct):
     amounts: Vector
     waits: bool
     since: int
-    run: dict[str, Vector] = field(default_factory=dict)
+    run: dict[str, Areas] = field(default_factory=dict)
     """By key, the use of the present run that would be lost with the run: a quota may move to another parent."""
     began: int = 0
     saved: int = 0
@@ -82,7 +104,7 @@ class Account(Struct):
     open: dict[str, _Open] = field(default_factory=dict)
     """uid -> the job, charged or waiting"""
     succeeded: dict[str, None] = field(default_factory=dict)
-    sums: dict[str, Sums] = field(default_factory=dict)
+    sums: dict[str, KeptSums] = field(default_factory=dict)
     """``QUEUE NEWLINE OWNER`` -> sums"""
     stirred: dict[str, None] = field(default_factory=dict)
     """uids to look at when the commit is folded"""
@@ -98,20 +120,19 @@ class Account(Struct):
         """Note what an event may have changed something of."""
         if isinstance(event, WorkloadFinished) and event.outcome == "succeeded":
             self.succeeded[event.ref.uid] = None
+        if isinstance(event, QuotaTreeAccepted | QuotaTreeRemoved):
+            self.stirred.update(dict.fromkeys(self.open))  # Queues may have other parents.
         for ref in _about(event):
             self.stirred[ref.uid] = None
 
-    def settle(self, state: ReadState, *, moved: bool) -> None:
-        """A commit is folded. ``moved``: queues may have other parents."""
+    def settle(self, state: ReadState) -> None:
+        """A commit is folded."""
         now = self._time(state.now)
-        if moved:
-            for uid in list(self.open):
-                self._look(state, uid, now, starts=state.now >= self.begin)
         for uid in self.stirred:
             self._look(state, uid, now, starts=state.now >= self.begin)
         self.stirred.clear()
 
-    def close(self, now: int) -> dict[str, Sums]:
+    def close(self, now: int) -> dict[str, KeptSums]:
         """The sums, with the jobs that last until ``now`` or the end. The account is of no use afterwards."""
         for job in self.open.values():
             self._add(job, self._time(now))
@@ -142,13 +163,13 @@ class Account(Struct):
     def _add(self, job: _Open, now: int) -> None:
         """Add the charge or the request of a job since the last look."""
         ms, job.since = max(now - job.since, 0), max(now, job.since)
-        add_into(self._of(job.key).waited if job.waits else self._of(job.key).used, job.amounts, ms)
+        accrue(self._of(job.key).waited if job.waits else self._of(job.key).used, job.amounts, ms)
         if job.began:
             self._runs_on(job, ms)
 
     @staticmethod
     def _runs_on(job: _Open, ms: int) -> None:
-        add_into(job.run.setdefault(job.key, {}), job.amounts, ms)
+        accrue(job.run.setdefault(job.key, {}), job.amounts, ms)
 
     def _run(self, state: ReadState, uid: str, job: _Open) -> None:
         """A run begins, has saved its work, or has ended. At the end the use is lost, unless the job succeeded."""
@@ -156,8 +177,9 @@ class Account(Struct):
         running = record.running_at if record is not None and uid in state.queues.ledger.charges else 0
         if job.began and not running:
             if uid not in self.succeeded and (workload is None or workload.outcome != "succeeded"):
-                for key, amounts in job.run.items():
-                    add_into(self._of(key).lost, amounts)
+                for key, areas in job.run.items():
+                    for name, (parts, rest) in areas.items():
+                        accrue(self._of(key).lost, {name: parts * PART + rest}, 1)
             job.run, job.began = {}, 0
         elif running and not job.began:
             job.began, job.run = running, {}
@@ -177,8 +199,8 @@ class Account(Struct):
             return _Open(_key(state, uid, job.queue), dict(job.demand.request), waits=True, since=now)
         return None
 
-    def _of(self, key: str) -> Sums:
-        return self.sums.setdefault(key, Sums())
+    def _of(self, key: str) -> KeptSums:
+        return self.sums.setdefault(key, KeptSums())
 
 
 class UsageBooks(Struct):
@@ -203,16 +225,14 @@ class Adding:
 
     def __init__(self, state: ReadState, begin: int, end: int) -> None:
         """``state``: as of a position that is not after ``begin``."""
-        self.account, self._state, self._nodes = Account(), state, state.queues.ledger.nodes
+        self.account, self._state = Account(), state
         self.account.start(state, max(begin, state.now), end)
 
     def folded(self, stored: Stored) -> None:
         """The state has folded one more commit."""
         for event in stored.commit.events:
             self.account.hear(event)
-        nodes = self._state.queues.ledger.nodes
-        self.account.settle(self._state, moved=nodes is not self._nodes)
-        self._nodes = nodes
+        self.account.settle(self._state)
 
 
 def next_month(ms: int) -> int:
@@ -221,12 +241,12 @@ def next_month(ms: int) -> int:
     return int(datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC).timestamp()) * 1000
 
 
-def by(sums: Mapping[str, Sums], whose: By) -> dict[str, Sums]:
+def by(sums: Mapping[str, KeptSums], whose: By) -> dict[str, Sums]:
     """The sums of an account by queue, or by owner."""
     added: dict[str, Sums] = {}
     for key, each in sums.items():
         queue, _, owner = key.partition("\n")
-        added.setdefault(queue if whose == "queue" else owner, Sums()).add(each)
+        each.add_to(added.setdefault(queue if whose == "queue" else owner, Sums()))
     return added
 
 
