@@ -28,6 +28,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 TEAMS, WEIGHTS = tuple(WORDS), (5, 5, 6, 3)
 
 
+A_ROUND, CALM_S = 60, 120
+"""So many jobs are a little more than the cluster manages meanwhile, and after so many seconds the line is gone."""
+
+
 class Turn(Struct, frozen=True):
     """Something that is done: so many seconds after the turn before, at normal speed."""
 
@@ -90,7 +94,8 @@ def endless(seed: int) -> Iterator[Turn]:
         workers, gpus = chance.choice(((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (3, 2)))
         outcome = "failed" if chance.random() < 0.06 else "succeeded"
         run_s = int(chance.choice((12, 20, 35, 60, 90)) * (0.75 + chance.random() / 2))
-        yield Turn(chance.choice((2, 4, 6, 9)), job(team, name, workers, gpus, run_s, outcome=outcome))
+        calm = CALM_S if number % A_ROUND == 0 else 0
+        yield Turn(chance.choice((2, 4, 6, 9)) + calm, job(team, name, workers, gpus, run_s, outcome=outcome))
 
 
 def turns(seed: int) -> Iterator[Turn]:

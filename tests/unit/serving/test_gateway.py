@@ -125,6 +125,26 @@ async def test_however_long_the_log_a_moment_is_as_many_commits_as_lie_between_t
     assert 0 < most <= ladder.FAR + BATCH
 
 
+async def test_past_moments_have_a_bound_in_bytes(chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "NEAR", 3)
+    monkeypatch.setattr(ladder, "FAR", 3)
+    log = RecordedLog(chaos.bench.log)
+    found, folder, state, most = Moments(log, tmp_path), Folder(ReadModel()), ReadState(), 0
+    for stored in log.commits:
+        folder.fold(state, stored)
+        found.keep(state)
+        most = max(most, found.rungs[-1].size)
+    size = len(encode_state(state))
+    monkeypatch.setattr(ladder, "FILE_BYTES", 16 * most)
+    monkeypatch.setattr(ladder, "KEPT_BYTES", 3 * size)
+    for stored in reversed(log.commits):
+        assert (await found.at(LogMark(seq=stored.seq))).seq == stored.seq
+        found.keep(state)
+    files = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert files == sum(rung.size for rung in found.rungs) <= 16 * most + ladder.NEAR_RUNGS * most
+    assert 1 < len(found._states) and sum(bytes_ for _, bytes_ in found._states.values()) <= 3 * size
+
+
 class CountedLog(RecordedLog):
     """Counts the commits that are read."""
 
