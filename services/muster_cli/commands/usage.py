@@ -71,23 +71,26 @@ Added = tuple[int, int, dict[str, KeptSums]]
 
 async def _kept(feed: Feed, begin: Bookmark) -> Added | None:
     """A month as the read model keeps it; None where it keeps no sums of that month."""
-    read = await read_feed(feed, None)
-    state, books = read.state, read.state.usage
-    state.now = max(state.now, read.present)
-    books.time_passed(state)  # Running jobs run on.
+    read = await read_feed(feed, None, promising=False)
+    state, books, end = read.state, read.state.usage, next_month(begin.at)
+    now = max(state.now, read.present)
+    if books.account.end < end:  # No commit since the month began: running jobs run on.
+        state.now = now
+        books.time_passed(state)
     for ended in books.months:
-        if ended.begin >= begin.at and ended.end == next_month(begin.at):
+        if ended.end == end:
             return ended.begin, ended.end, ended.sums
     account = books.account
-    if account.end != next_month(begin.at):
-        return None
-    return account.begin, max(state.now, account.begin), account.close(state.now)
+    last = max(min(now, end), account.begin)
+    return (account.begin, last, account.close(last)) if account.end == end else None
 
 
 async def _added(feed: Feed, begin: Bookmark | None, end: Bookmark | None) -> Added:
     """Any time, added up from the commits of that time."""
     folder = Folder(ReadModel())
-    state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
+    state, stream = await begun(
+        feed, lambda seq, now: begin is not None and not begin.reached(seq, now), promising=False
+    )
     since, last = begin.at if begin is not None else 0, end.at if end is not None and end.at else FOREVER
     adding: Adding | None = None
     async for stored in up_to(stream, end):

@@ -26,8 +26,7 @@ def created(world: SimCluster, resource: api.ApiResource, body: dict[str, object
 def counts(world: SimCluster) -> dict[str, tuple[int, int]]:
     """{plural: (objects, changes kept)}"""
     return {
-        table.kind.resource.plural: (len(table.objects), len(table.changes))
-        for table in world.server.store.tables()
+        table.kind.resource.plural: (len(table.objects), len(table.changes)) for table in world.server.store.tables()
     }
 
 
