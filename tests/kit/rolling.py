@@ -137,6 +137,8 @@ class Installed:
         pods = self._pods[name]
         await asyncio.gather(*(self._pod(deployment) for _ in range(replicas - len(pods))))
         ended, pods[:] = pods[:-replicas], pods[-replicas:]
+        for process in [process for pod in ended for process in pod]:
+            await process.until_healthy()  # One that was killed has only just begun again.
         await asyncio.gather(*(self._end(pod) for pod in ended))
 
     async def kill(self, name: str) -> list[str]:

@@ -1,8 +1,8 @@
 """What a cluster forgets by itself: Events an hour after their last write, and ended jobs by their time to live.
 
-Jobs end by ``ttlSecondsAfterFinished``, as the TTL controller of Kubernetes has it. RayJobs end a while after their
-runs, as where KubeRay's operator is set to delete them (``DELETE_RAYJOB_CR_AFTER_JOB_FINISHES``), so that a cluster that
-lives for days stays as large as it is.
+Jobs go by ``ttlSecondsAfterFinished``, as the TTL controller of Kubernetes has it. RayJobs go a while after their ends,
+as where KubeRay's operator is set to delete them (``DELETE_RAYJOB_CR_AFTER_JOB_FINISHES``). So a cluster that lives for
+days does not grow.
 """
 
 from __future__ import annotations
