@@ -22,7 +22,7 @@ RAYJOBS_MS = 600_000
 
 
 class Forgetting:
-    """Deletes what is over. Keys: uids of objects."""
+    """Deletes objects after their time. Keys: uids of objects."""
 
     watches: ClassVar[tuple[ApiResource, ...]] = (EVENTS, JOBS, RAYJOBS)
 
@@ -30,10 +30,10 @@ class Forgetting:
         self.queue = WorkQueue()
         self._known: dict[str, tuple[ApiResource, Obj]] = {}
         self._until: dict[str, int] = {}
-        """uid of an Event -> when it goes (ms); 0: written since the last look."""
+        """uid of an Event -> the end of its time to live (ms); 0: written since the last look."""
 
     def heard(self, kind: ChangeType, resource: ApiResource, obj: Obj) -> None:
-        """Note what may be over one day."""
+        """Note an object with an end."""
         uid = obj["metadata"]["uid"]
         if kind == "DELETED":
             self._known.pop(uid, None)
@@ -47,7 +47,7 @@ class Forgetting:
         self.queue.mark(uid)
 
     def plan(self, key: str, now: int) -> OperationPlan:
-        """Delete what is over long enough; look again when it will be."""
+        """Delete an object after its time; look again at that time."""
         resource, obj = self._known.get(key, (EVENTS, None))
         if obj is None:
             return OperationPlan()
@@ -61,7 +61,7 @@ class Forgetting:
 
 
 def _ended(resource: ApiResource, obj: Obj) -> int | None:
-    """When an object is over for good (ms); None while it is not."""
+    """The end of the time to live (ms); None for an object that still runs."""
     status = obj.get("status") or {}
     if resource == JOBS:
         ttl, ended = obj["spec"].get("ttlSecondsAfterFinished"), status.get("completionTime")

@@ -4,7 +4,7 @@ In base units times milliseconds. Each job counts by its charge, or by its reque
 the reservation of the quota to the release. Loss is the part of the use in runs that were evicted or failed, from the
 start of the run or the last checkpoint to the end of the run.
 
-The read model keeps an account of the present month and the sums of earlier months, so that nobody adds them up again.
+The read model keeps an account of the present month and the sums of earlier months, so that no reader adds them up again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Account(Struct):
     """uids to look at when the commit is folded"""
 
     def start(self, state: ReadState, begin: int, end: int) -> None:
-        """Begin anew; ``state``: as of a position that is not after ``begin``."""
+        """Begin again; ``state``: as of a position that is not after ``begin``."""
         self.begin, self.end = begin, end
         self.open, self.succeeded, self.sums = {}, {}, {}
         for uid in (*state.queues.ledger.charges, *state.queues.jobs):
@@ -244,9 +244,9 @@ def next_month(ms: int) -> int:
 def by(sums: Mapping[str, KeptSums], whose: By) -> dict[str, Sums]:
     """The sums of an account by queue, or by owner."""
     added: dict[str, Sums] = {}
-    for key, each in sums.items():
+    for key, kept in sums.items():
         queue, _, owner = key.partition("\n")
-        each.add_to(added.setdefault(queue if whose == "queue" else owner, Sums()))
+        kept.add_to(added.setdefault(queue if whose == "queue" else owner, Sums()))
     return added
 
 
