@@ -85,8 +85,11 @@ def first_minute() -> Iterator[Turn]:
     yield Turn(8, gives, resize=1)
 
 
-def endless(seed: int) -> Iterator[Turn]:
-    """Jobs of every team, for ever; about as many as the cluster manages, so that a line forms and dissolves."""
+def endless(seed: int, calm_s: int = CALM_S) -> Iterator[Turn]:
+    """Jobs of every team, for ever; about as many as the cluster manages, so that a line forms and dissolves.
+
+    ``calm_s``: the pause after each round.
+    """
     chance = Random(seed)  # noqa: S311 - a demo that can be repeated
     for number in range(1, 1 << 30):
         team = chance.choices(TEAMS, WEIGHTS)[0]
@@ -94,7 +97,7 @@ def endless(seed: int) -> Iterator[Turn]:
         workers, gpus = chance.choice(((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (3, 2)))
         outcome = "failed" if chance.random() < 0.06 else "succeeded"
         run_s = int(chance.choice((12, 20, 35, 60, 90)) * (0.75 + chance.random() / 2))
-        calm = CALM_S if number % A_ROUND == 0 else 0
+        calm = calm_s if number % A_ROUND == 0 else 0
         yield Turn(chance.choice((2, 4, 6, 9)) + calm, job(team, name, workers, gpus, run_s, outcome=outcome))
 
 

@@ -1,4 +1,4 @@
-"""The happenings of what is over are bytes: told as before, and no part of what a reader of a snapshot makes."""
+"""The happenings of what is over are text: told as before, and no part of what a reader of a snapshot makes."""
 
 import pytest
 
@@ -21,10 +21,15 @@ def test_what_was_packed_goes_on_as_what_was_not() -> None:
     assert (packed.fresh, len(plain.all())) == ([], MAX_PER_SUBJECT)
 
 
-def test_numbers_beyond_64_bits_stay_unpacked() -> None:
-    past = Past([Happening(at=0, seq=1, item=0, what="seen", weight="step", request={"memory": 1 << 70})])
-    past.pack()
-    assert (past.packed, past.all()[0].request) == (b"", {"memory": 1 << 70})
+def test_numbers_beyond_64_bits_and_every_letter_are_kept_and_equal_texts_are_one() -> None:
+    pasts = [
+        Past([Happening(at=0, seq=1, item=0, what="seen", weight="step", words="ü", request={"memory": 1 << 70})])
+        for _ in range(2)
+    ]
+    for past in pasts:
+        past.pack()
+    assert (pasts[0].all()[0].words, pasts[0].all()[0].request) == ("ü", {"memory": 1 << 70})
+    assert pasts[0].packed is pasts[1].packed
 
 
 @pytest.mark.parametrize("name", ["demo-teams", "philly-default", "gpu-shares-move"])

@@ -5,6 +5,7 @@ Values only; ``told.wording.events`` makes sentences of them.
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import msgspec
@@ -92,8 +93,8 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """(node, how many pods)"""
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Happening])
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[Happening])
 
 MAX_PER_SUBJECT = 100
 """Happenings kept of one subject: the first, and the newest; details are dropped before the rest."""
@@ -102,13 +103,13 @@ MAX_PER_SUBJECT = 100
 class Past(Struct):
     """The happenings of one subject, oldest first.
 
-    Those of a subject that is over are kept as bytes: a snapshot is read without them, and they take a tenth of the
-    memory.
+    Those of a subject that is over are kept as text: a snapshot is read without them, and they take a tenth of the
+    memory. The read models of one process share the text.
     """
 
     fresh: list[Happening] = field(default_factory=list)
-    packed: bytes = b""
-    """MessagePack of all happenings, once the subject is over; ``fresh`` is empty then."""
+    packed: str = ""
+    """JSON of all happenings, once the subject is over; ``fresh`` is empty then."""
 
     def all(self) -> list[Happening]:
         """Every kept happening; a list of the caller's own where the subject is over."""
@@ -119,22 +120,20 @@ class Past(Struct):
         kept = self.all()
         _append(kept, new)
         if self.packed:
-            self._pack(kept)
+            self.packed = _text(kept)
 
     def pack(self) -> None:
         """The subject is over."""
         if self.fresh:
-            self._pack(self.fresh)
-
-    def _pack(self, kept: list[Happening]) -> None:
-        try:
-            self.packed, self.fresh = _encoder.encode(kept), []
-        except OverflowError:  # MessagePack has no integers over 64 bits.
-            self.packed, self.fresh = b"", kept
+            self.packed, self.fresh = _text(self.fresh), []
 
     def forget(self) -> None:
         """Drop all happenings."""
-        self.packed, self.fresh = b"", []
+        self.packed, self.fresh = "", []
+
+
+def _text(happenings: list[Happening]) -> str:
+    return sys.intern(_encoder.encode(happenings).decode())
 
 
 def _append(kept: list[Happening], new: Happening) -> None:

@@ -4,17 +4,19 @@ In base units times milliseconds. Each job counts by its charge, or by its reque
 the reservation of the quota to the release. Loss is the part of the use in runs that were evicted or failed, from the
 start of the run or the last checkpoint to the end of the run.
 
-The read model keeps an account of the present month and the sums of earlier months, so that no reader adds them up again.
+The read model keeps an account of the present month and the sums of earlier months, so that no reader
+adds them up again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from muster.core.queueing.queues import Queues
 from muster.core.workloads.registry import is_job
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted, QuotaTreeRemoved
@@ -23,13 +25,33 @@ from muster.events.facts import WorkloadFinished
 from muster.model.keys import Ref
 from muster.model.resources import Vector, add_into
 
-if TYPE_CHECKING:
-    from muster.told.readmodel.readstate import ReadState
-
 By = Literal["queue", "owner"]
 
 MONTHS_KEPT = 13
 """Ended months whose sums are kept."""
+
+
+class Run(Protocol):
+    """The record of a job."""
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def running_at(self) -> int: ...
+
+
+class Folded(Protocol):
+    """The read model."""
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def queues(self) -> Queues: ...
+
+    @property
+    def records(self) -> Mapping[str, Run]: ...
 
 
 PART = 1 << 40
@@ -109,7 +131,7 @@ class Account(Struct):
     stirred: dict[str, None] = field(default_factory=dict)
     """uids to look at when the commit is folded"""
 
-    def start(self, state: ReadState, begin: int, end: int) -> None:
+    def start(self, state: Folded, begin: int, end: int) -> None:
         """Begin again; ``state``: as of a position that is not after ``begin``."""
         self.begin, self.end = begin, end
         self.open, self.succeeded, self.sums = {}, {}, {}
@@ -125,7 +147,7 @@ class Account(Struct):
         for ref in _about(event):
             self.stirred[ref.uid] = None
 
-    def settle(self, state: ReadState) -> None:
+    def settle(self, state: Folded) -> None:
         """A commit is folded."""
         now = self._time(state.now)
         for uid in self.stirred:
@@ -141,7 +163,7 @@ class Account(Struct):
     def _time(self, now: int) -> int:
         return min(max(now, self.begin), self.end)
 
-    def _look(self, state: ReadState, uid: str, now: int, *, starts: bool) -> None:
+    def _look(self, state: Folded, uid: str, now: int, *, starts: bool) -> None:
         before = self.open.get(uid)
         if before is not None:
             self._add(before, now)
@@ -171,7 +193,7 @@ class Account(Struct):
     def _runs_on(job: _Open, ms: int) -> None:
         accrue(job.run.setdefault(job.key, {}), job.amounts, ms)
 
-    def _run(self, state: ReadState, uid: str, job: _Open) -> None:
+    def _run(self, state: Folded, uid: str, job: _Open) -> None:
         """A run begins, has saved its work, or has ended. At the end the use is lost, unless the job succeeded."""
         record, workload = state.records.get(uid), state.queues.workloads.get(uid)
         running = record.running_at if record is not None and uid in state.queues.ledger.charges else 0
@@ -190,7 +212,7 @@ class Account(Struct):
             self._runs_on(job, max(job.since - max(saved, self.begin), 0))
 
     @staticmethod
-    def _now(state: ReadState, uid: str, now: int) -> _Open | None:
+    def _now(state: Folded, uid: str, now: int) -> _Open | None:
         queues = state.queues
         charge, job, workload = queues.ledger.charges.get(uid), queues.jobs.get(uid), queues.workloads.get(uid)
         if charge is not None:
@@ -209,7 +231,7 @@ class UsageBooks(Struct):
     account: Account = field(default_factory=Account)
     months: list[Month] = field(default_factory=list)
 
-    def time_passed(self, state: ReadState) -> None:
+    def time_passed(self, state: Folded) -> None:
         """Log time has passed, and nothing of the commit is folded: at the end of a month another account begins."""
         account = self.account
         while state.now >= account.end:
@@ -223,7 +245,7 @@ class UsageBooks(Struct):
 class Adding:
     """An account of its own over any time, while a read model is folded."""
 
-    def __init__(self, state: ReadState, begin: int, end: int) -> None:
+    def __init__(self, state: Folded, begin: int, end: int) -> None:
         """``state``: as of a position that is not after ``begin``."""
         self.account, self._state = Account(), state
         self.account.start(state, max(begin, state.now), end)
@@ -250,7 +272,7 @@ def by(sums: Mapping[str, KeptSums], whose: By) -> dict[str, Sums]:
     return added
 
 
-def _key(state: ReadState, uid: str, queue: str) -> str:
+def _key(state: Folded, uid: str, queue: str) -> str:
     record = state.records.get(uid)
     return f"{queue}\n{record.owner if record is not None else ''}"
 
