@@ -177,5 +177,5 @@ def test_a_share_of_a_gpu_that_nobody_gives_is_told(named: bool, mode: Placement
     story = Story("video/one")
     for stored in scene.bench.log:
         story.feed(stored)
-    words = "pod set Workers: asks for a share of a GPU; with this placement (MUSTER_PLACEMENT) only pods with "
+    words = "pod set Workers asks for a share of a GPU; with this placement (MUSTER_PLACEMENT) only pods with "
     assert any(words in text for text in story.of("video/one").pauses) == told

@@ -412,7 +412,7 @@ def settings_left_out(state: ReadState, uid: str) -> list[str]:
     if gang is not None and not state.gangs_placed:
         wrong.append(problem(GANG_SWITCH, "gangs_not_placed", value=gang))
     if not state.placement:
-        wrong += [problem(f"pod set {name}", "shares_not_given") for name in _sharing_unplaced(workload)]
+        wrong += [problem("", "shares_not_given", value=name) for name in _sharing_unplaced(workload)]
     return [*map(problems.left_out, wrong)]
 
 
