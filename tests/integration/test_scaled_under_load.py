@@ -28,7 +28,7 @@ FORM = "separate"
 EVERY = os.environ.get("MUSTER_TEST_EXAMPLES") == "deep"
 SCALED = ("muster-watcher", "muster-gateway", "muster-actuator")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if EVERY else 240)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 async def test_scaled_up_and_down_under_load_nothing_is_lost_and_nothing_doubled(
