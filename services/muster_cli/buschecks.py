@@ -141,7 +141,7 @@ def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[F
 async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
     """The findings from the commits."""
     try:
-        state = await present_view(reading)
+        state = await present_view(reading, promising=False)
     except (BusError, CliError, *UNREADABLE_LOG) as err:
         return [Finding("bad", "log", f"it cannot be read: {err}", "muster log verify")]
     reclaim = [Finding("note", "reclaim", *off.told) for off in off_in(state)]

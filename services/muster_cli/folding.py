@@ -23,6 +23,8 @@ from muster_cli.reading import LogReading, commits
 from muster_cli.sources import Feed, Source, source_of
 
 S = TypeVar("S", bound=StageState)
+NEVER = 1 << 62
+"""A log time (ms)."""
 Fits = Callable[[int, int], bool]
 """Whether a state of this sequence and log time (ms) may be begun with."""
 
@@ -35,58 +37,71 @@ class Read(Struct, frozen=True):
     present: int
 
 
-async def read_model(source: Source | None, out: Output, end: Bookmark | None) -> Read:
-    """The read model of the log a command means, as of a position or of now.
+async def read_model(source: Source | None, out: Output, end: Bookmark | None, *, promising: bool = True) -> Read:
+    """The read model of the log a command means, as of a position or of now. ``promising``: see :func:`begun`.
 
     Raises CliError, BusError, LogFileError, ArchiveError.
     """
     async with source_of(source, out, based=True) as feed:
-        return await read_feed(feed, end)
+        return await read_feed(feed, end, promising=promising)
 
 
-async def read_at(source: Source | None, out: Output, at: str) -> Read:
+async def read_at(source: Source | None, out: Output, at: str, *, promising: bool = True) -> Read:
     """The same, as of ``--at``. Raises CliError where the log does not reach that sequence."""
     async with source_of(source, out, based=True) as feed:
-        return await read_feed_at(feed, at)
+        return await read_feed_at(feed, at, promising=promising)
 
 
-async def read_feed_at(feed: Feed, at: str) -> Read:
+async def read_feed_at(feed: Feed, at: str, *, promising: bool = True) -> Read:
     """The same of an open source."""
     end = mark(at, "--at")
-    reading = await read_feed(feed, end)
+    reading = await read_feed(feed, end, promising=promising)
     reached(end if end is not None and end.seq else None, "--at", reading.state.seq, reading.state.now)
     return reading
 
 
-async def read_feed(feed: Feed, end: Bookmark | None) -> Read:
+async def read_feed(feed: Feed, end: Bookmark | None, *, promising: bool = True) -> Read:
     """The read model of an open source, as of a position or of now."""
     folder = Folder(ReadModel())
-    state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now))
+    state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now), promising=promising)
     async for stored in until(stream, end):
         folder.fold(state, stored)
     present = end.at if end is not None else await feed.time()
     return Read(state, feed.acting, present)
 
 
-async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored]]:
-    """The newest stored read model that fits, else the state before the first commit; and the later commits."""
+async def begun(feed: Feed, fits: Fits, *, promising: bool = True) -> tuple[ReadState, AsyncIterator[Stored]]:
+    """The newest stored read model that fits, else the state before the first commit; and the later commits.
+
+    ``promising``: false for a command that tells no promise. Promises are most of the work of a fold.
+    """
     model = ReadModel()
-    state = _based(feed.base, model)
+    state, stream = _based(feed.base, model), feed.commits
     if feed.reading is not None:
         kept = await newest_kept(feed.reading, model, fits)
         if kept is not None and kept.seq > state.seq:
-            return kept, feed.after(kept)
-    return state, feed.commits
+            state, stream = kept, feed.after(kept)
+    if not promising:
+        _promise_nothing(state)
+    return state, stream
 
 
-async def present_view(reading: LogReading, view: ReadModel | None = None) -> ReadState:
-    """The read model as of now. A caller that goes on folding passes a ``view``."""
-    return await present_state(reading, view or ReadModel())
+def _promise_nothing(state: ReadState) -> None:
+    state.promises.next_at = NEVER
 
 
-async def present_state(reading: LogReading, stage: Stage[S]) -> S:
-    """The state of a stage as of now. Raises BusError; CliError where needed commits were removed."""
+async def present_view(reading: LogReading, view: ReadModel | None = None, *, promising: bool = True) -> ReadState:
+    """The read model as of now. A caller that goes on folding passes a ``view``. ``promising``: see :func:`begun`."""
+    return await present_state(reading, view or ReadModel(), (lambda _: None) if promising else _promise_nothing)
+
+
+async def present_state(reading: LogReading, stage: Stage[S], begin: Callable[[S], None] = lambda _: None) -> S:
+    """The state of a stage as of now. ``begin``: is called with the state that the fold begins with.
+
+    Raises BusError; CliError where needed commits were removed.
+    """
     state = await newest_kept(reading, stage, lambda _seq, _now: True) or stage.initial()
+    begin(state)
     folder = Folder(stage)
     async for stored in commits(reading.log, state.seq):
         folder.fold(state, stored)

@@ -17,14 +17,19 @@ from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.preemption.preemptor import Preemptor
 from muster.core.stage import Folder
+from muster.model.text import instant
 from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster.told.readmodel.model import ReadModel
+from muster.told.readmodel.readstate import ReadState
 from muster_cli.folding import present_state
 from muster_cli.options import Bus
 from muster_cli.reading import locate, opened
 
 MARK = "from-a-snapshot"
 """What stands in a snapshot where the log says otherwise: who begins with the snapshot says it too."""
+
+BEGAN = 7
+"""Likewise, when the first month began (ms)."""
 
 
 class Kept:
@@ -53,6 +58,8 @@ async def kept(tmp_path: Path, nats_server: EmbeddedServer, js: JetStream, cell:
         for stored in seated(log[:seq]):
             folder.fold(state, stored)
         state.log_id = MARK
+        if isinstance(state, ReadState):
+            state.usage.account.begin = BEGAN
         snapshot = make_snapshot(identity, stage.name, "0", state)
         assert await JetStreamSnapshots(js, identity, warn=pytest.fail).save(snapshot)
     where = ("--url", nats_server.url, "--cell", cell)
@@ -101,3 +108,9 @@ async def test_what_a_stage_knows_is_read_from_its_snapshot_too(kept: Kept) -> N
     async with opened(locate(kept.bus)) as reading:
         state = await present_state(reading, Preemptor())
         assert (state.log_id, state.seq) == (MARK, kept.last)
+
+
+async def test_the_usage_of_a_month_takes_no_commit_before_the_snapshot(kept: Kept) -> None:
+    month = await kept.json("usage", "--month", "1970-01")
+    assert month["from"] == instant(BEGAN), "whoever adds up the log says another time"
+    assert {row["queue"] for row in month["rows"]} == {"root/algorithm/video"}

@@ -37,7 +37,7 @@ def played(trace: Trace) -> list[Stored]:
 def demo(folder: Path, seed: int, hours: float) -> Trace:
     """The jobs of the demo that go on coming: more than four teams can run, so waits grow."""
     at, rows = 0.0, []
-    for turn in endless(seed):
+    for turn in endless(seed, calm_s=0):
         at += turn.wait_s
         if at > hours * 3600:
             break

@@ -7,6 +7,7 @@ which the install files and the chart are made) or of docker-compose.yml; ports,
 import asyncio
 import contextlib
 import itertools
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -129,6 +130,22 @@ class Installed:
             return
         for each in self._deployments(form):
             await self._rolled(each)
+
+    async def scale(self, form: str, name: str, replicas: int) -> None:
+        """`kubectl scale deployment NAME --replicas`: the oldest pods are the first that end."""
+        [deployment] = [each for each in self._deployments(form) if each.name == name]
+        pods = self._pods[name]
+        await asyncio.gather(*(self._pod(deployment) for _ in range(replicas - len(pods))))
+        ended, pods[:] = pods[:-replicas], pods[-replicas:]
+        for process in [process for pod in ended for process in pod]:
+            await process.until_healthy()  # One that was killed has only just begun again.
+        await asyncio.gather(*(self._end(pod) for pod in ended))
+
+    async def kill(self, name: str) -> list[str]:
+        """`kill -9` of the oldest pod of a deployment, which leads; it is started again. Returns the processes."""
+        for process in self._pods[name][0]:
+            process.signal(signal.SIGKILL)
+        return [process.name for process in self._pods[name][0]]
 
     async def _rolled(self, deployment: Deployment) -> None:
         pods = self._pods[deployment.name]

@@ -112,7 +112,7 @@ async def measure(commits: int, rounds: int, say: Progress) -> Table:
     about = (
         f"The demo of `muster up` in virtual time, a log of {commits:,} commits of today on a real nats-server, "
         f"{READ_MODEL_COMMITS:,} commits of it after the newest snapshot of the read model, which is as many as the "
-        "service lets come where the state has at most 5 MB. Each command is a process of its own, from its start to "
+        "service lets come where the state has at most 15 MB. Each command is a process of its own, from its start to "
         "its end."
     )
     return Table("Commands", about, found)

@@ -13,10 +13,11 @@ from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaDenied
 from muster.events.elastic import GrowthGranted
 from muster.events.facts import WorkloadFinished
+from muster.fakecluster.forgetting import Forgetting
 from muster.fakecluster.world import SimCluster
 from muster_cli import samples
 from muster_cli.local import living
-from muster_cli.local.cluster import RESIZED, RESOURCES
+from muster_cli.local.cluster import HISTORY, RESIZED, RESOURCES
 
 MINUTE_MS = 60_000
 PATCH = "application/json-patch+json"
@@ -24,7 +25,7 @@ PATCH = "application/json-patch+json"
 
 def lives(seed: int, minutes: float, disorder: Disorder | None = None) -> DisorderedCell:
     """What ``muster up`` does with its cluster, for so long."""
-    cluster = SimCluster(living.NODES, seed=seed)
+    cluster = SimCluster(living.NODES, seed=seed, others=(Forgetting(),), history=HISTORY)
     cell = DisorderedCell(cluster, seed=seed, kinds=("RayJob", "RayCluster"), disorder=disorder)
     ends = cluster.clock.now() + int(minutes * MINUTE_MS)
     for body in samples.manifests(samples.TEAMS):

@@ -37,6 +37,7 @@ ObjectCode = Literal[
     "not_spark_memory",
     "not_a_policy",
     "gangs_not_placed",
+    "shares_not_given",
 ]
 """Fields of any object. ``said``, ``not_decoded``: in the words of the API server, or of a decoder."""
 

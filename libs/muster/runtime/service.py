@@ -37,6 +37,7 @@ from muster.runtime.connecting import connect_bus
 from muster.runtime.endings import MISCONFIGURED, RESTART, UNAVAILABLE, tell_lacks, write_ending
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import user_of
+from muster.runtime.logkeeping.snapshotting import let_go
 from muster.runtime.logopening import LogOpening
 from muster.runtime.marking import Marking
 from muster.runtime.process import Process, Tell
@@ -176,7 +177,9 @@ async def _serve(config: Config, service: str, build: Build, keeping: bool) -> N
         telling = asyncio.ensure_future(tell_lacks(config, user_of(service), standing.not_ready))
         outer.callback(telling.cancel)
         while True:
-            standing.process = None
+            if standing.process is not None:
+                standing.process = None
+                let_go()
             standing.process, stack = await _open(config, service, build, keeping, standing)
             async with stack:
                 try:

@@ -43,12 +43,12 @@ def _turns(state: ReadState, lens: Lens, queue: str) -> Iterator[tuple[int, int,
     for record in state.records.values():
         if not lens.sees(record.ref.namespace) or (queue and not f"{record.queue}/".startswith(f"{queue}/")):
             continue
-        for happening in record.happenings:
+        for happening in record.past.all():
             if happening.weight == "turn":
                 yield happening.seq, happening.item, record.ref, "", happening
     for gang in state.gang_records.values() if not queue else ():
         if lens.sees(gang.name.partition("/")[0]):
-            for happening in gang.happenings:
+            for happening in gang.past.all():
                 if happening.weight == "turn":
                     yield happening.seq, happening.item, None, gang.name, happening
 

@@ -30,8 +30,10 @@ NEAR = 2_000
 FAR = 16_000
 """Commits between two rungs further back: less than two seconds of folding."""
 NEAR_RUNGS = 8
-KEPT_STATES = 4
-"""Moments that are kept decoded."""
+FILE_BYTES = 512 << 20
+"""Of all rungs; of more, every second one further back goes."""
+KEPT_BYTES = 32 << 20
+"""Of the moments that are kept decoded, as they are encoded. The newest moment is kept whatever its size."""
 LEVEL = 1
 """Of compression."""
 
@@ -53,6 +55,8 @@ class Rung(Struct, frozen=True, order=True):
     seq: int
     now: int
     path: Path
+    size: int = 0
+    """Bytes of the file."""
 
 
 class OutsideError(Exception):
@@ -67,7 +71,8 @@ class Moments:
         self._log = log
         self._folder = folder
         self._rungs: list[Rung] = []
-        self._states: OrderedDict[int, ReadState] = OrderedDict()
+        self._states: OrderedDict[int, tuple[ReadState, int]] = OrderedDict()
+        """sequence -> the state, and its bytes when it is encoded"""
         self._turn = asyncio.Lock()
         self._lock = threading.Lock()
         self._first = ReadState()
@@ -87,7 +92,7 @@ class Moments:
             if any(rung.seq == state.seq for rung in self._rungs):
                 return
             path.write_bytes(body)
-            insort(self._rungs, Rung(state.seq, state.now, path))
+            insort(self._rungs, Rung(state.seq, state.now, path, len(body)))
             self._thin()
 
     def is_due(self, seq: int) -> bool:
@@ -108,6 +113,10 @@ class Moments:
                 rung.path.unlink(missing_ok=True)
             else:
                 kept.append(rung)
+        if sum(rung.size for rung in self._rungs) > FILE_BYTES:
+            for rung in kept[1::2]:
+                rung.path.unlink(missing_ok=True)
+            kept = kept[::2]
         self._rungs[:-NEAR_RUNGS] = kept
 
     def beginning(self) -> ReadState:
@@ -127,10 +136,10 @@ class Moments:
             known = self._states.get(mark.seq)
             if known is not None:
                 self._states.move_to_end(mark.seq)
-                return known
+                return known[0]
             state = await self._folded(mark)
-            self._states[state.seq] = state
-            while len(self._states) > KEPT_STATES:
+            self._states[state.seq] = state, await asyncio.to_thread(_size, state)
+            while len(self._states) > 1 and sum(size for _, size in self._states.values()) > KEPT_BYTES:
                 self._states.popitem(last=False)
             return state
 
@@ -171,3 +180,7 @@ class Moments:
             if self.is_due(stored.seq):
                 self.keep(state)
         return True
+
+
+def _size(state: ReadState) -> int:
+    return len(encode_state(state))

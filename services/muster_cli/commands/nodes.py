@@ -21,7 +21,7 @@ async def nodes(
 ) -> None:
     """List the nodes."""
     out = Output()
-    read = await read_at(source, out, at)
+    read = await read_at(source, out, at, promising=False)
     state, now = read.state, max(read.state.now, read.present)
     lens, moment = Lens(EVERYTHING, state), views.moment_of(state, now, live=not at)
     view = views.nodes(state, lens, moment, limit=len(state.nodes.nodes))

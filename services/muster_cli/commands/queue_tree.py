@@ -40,7 +40,7 @@ async def board_at(out: Output, at: str, source: Source | None, through: Gateway
     """The board of all queues, from the gateway or from the log."""
     async with gateway_of(through, source, at) as gateway:
         if gateway is None:
-            return board_of((await read_at(source, out, at)).state)
+            return board_of((await read_at(source, out, at, promising=False)).state)
         from muster_cli.gatewayquestions import board_of as board_asked
 
         return await board_asked(gateway)

@@ -56,7 +56,7 @@ async def _read(
 ) -> QueueTale:
     """The story as the log tells it. Raises CliError."""
     if begin is None:
-        read = await read_model(source, out, end)
+        read = await read_model(source, out, end, promising=False)
         told, present = QueueStory(wanted, read.state), read.present
         told.recall()
     else:
@@ -77,7 +77,7 @@ async def _from(
     """The story from a position on, and the present time. Raises CliError where the log ends before the position."""
     clock = LogClock()
     async with source_of(source, out, based=True) as feed:
-        state, stream = await begun(feed, lambda seq, now: not begin.reached(seq, now))
+        state, stream = await begun(feed, lambda seq, now: not begin.reached(seq, now), promising=False)
         told, last, clock.now = QueueStory(queue, state), state.seq, state.now
         async for stored in up_to(stream, end):
             last, now = stored.seq, clock.tell(stored)

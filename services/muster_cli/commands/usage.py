@@ -11,14 +11,15 @@ from cyclopts import Parameter
 from muster.core.stage import Folder
 from muster.runtime.clock import SystemClock
 from muster.told.readmodel.model import ReadModel
-from muster.told.views.usage import By, UsageAccount
+from muster.told.readmodel.usage import Adding, By, KeptSums, next_month
+from muster.told.readmodel.usage import by as added_by
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
-from muster_cli.folding import begun
+from muster_cli.folding import begun, read_feed
 from muster_cli.positions import Bookmark, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.usages import UsageTable, record, usage_lines
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import Feed, Source, source_of
 
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 FOREVER = 1 << 60
@@ -55,26 +56,55 @@ async def usage(
         month = datetime.fromtimestamp(SystemClock().now() / 1000, UTC).strftime("%Y-%m")
     begin, end = month_of(month) if month else window(from_, until)
     async with source_of(source, out, "Adding up", based=True) as feed:
-        folder = Folder(ReadModel())
-        state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
-        since, last = begin.at if begin is not None else 0, end.at if end is not None and end.at else FOREVER
-        sums: UsageAccount | None = None
-        async for stored in up_to(stream, end):
-            now = max(state.now, stored.commit.at)
-            if sums is None and (begin is None or begin.reached(stored.seq, now)):
-                sums = UsageAccount(state, by, max(since, state.now or now), last)
-            folder.fold(state, stored)
-            if sums is not None:
-                sums.folded(stored)
-        present = await feed.time()
-    if sums is None:  # No commit since: running jobs run on.
-        sums = UsageAccount(state, by, max(since, state.now), last)
-    last = max(min(max(state.now, present), last), sums.begin)
-    table = UsageTable(by, sums.begin, last, resource, sums.close(last))
+        kept = await _kept(feed, begin) if month and begin is not None else None
+        since, last, sums = kept if kept is not None else await _added(feed, begin, end)
+    table = UsageTable(by, since, last, resource, added_by(sums, by))
     if output == "table":
         out.lines(usage_lines(table))
     else:
         out.data(record(table), output)
+
+
+Added = tuple[int, int, dict[str, KeptSums]]
+"""From when to when (log time, ms), and the sums."""
+
+
+async def _kept(feed: Feed, begin: Bookmark) -> Added | None:
+    """A month as the read model keeps it; None where it keeps no sums of that month."""
+    read = await read_feed(feed, None, promising=False)
+    state, books, end = read.state, read.state.usage, next_month(begin.at)
+    now = max(state.now, read.present)
+    if books.account.end < end:  # No commit since the month began: running jobs run on.
+        state.now = now
+        books.time_passed(state)
+    for ended in books.months:
+        if ended.end == end:
+            return ended.begin, ended.end, ended.sums
+    account = books.account
+    last = max(min(now, end), account.begin)
+    return (account.begin, last, account.close(last)) if account.end == end else None
+
+
+async def _added(feed: Feed, begin: Bookmark | None, end: Bookmark | None) -> Added:
+    """Any time, added up from the commits of that time."""
+    folder = Folder(ReadModel())
+    state, stream = await begun(
+        feed, lambda seq, now: begin is not None and not begin.reached(seq, now), promising=False
+    )
+    since, last = begin.at if begin is not None else 0, end.at if end is not None and end.at else FOREVER
+    adding: Adding | None = None
+    async for stored in up_to(stream, end):
+        now = max(state.now, stored.commit.at)
+        if adding is None and (begin is None or begin.reached(stored.seq, now)):
+            adding = Adding(state, max(since, state.now or now), last)
+        folder.fold(state, stored)
+        if adding is not None:
+            adding.folded(stored)
+    if adding is None:  # No commit since: running jobs run on.
+        adding = Adding(state, max(since, state.now), last)
+    account = adding.account
+    last = max(min(max(state.now, await feed.time()), last), account.begin)
+    return account.begin, last, account.close(last)
 
 
 def month_of(text: str) -> tuple[Bookmark, Bookmark]:

@@ -14,6 +14,7 @@ from muster.core.objects.meta import RAY_CLUSTER
 from muster.fakecluster.apiserver.http import HttpApiServer
 from muster.fakecluster.apiserver.journal import Journal, JournalError
 from muster.fakecluster.deviceplugin import DevicePlugin
+from muster.fakecluster.forgetting import Forgetting
 from muster.fakecluster.kuberay import OperatorSettings
 from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
@@ -35,6 +36,8 @@ RESOURCES = {
     for resource in (api.QUOTA_TREES, api.KAI_QUEUES, api.CONFIG_MAPS, api.RAYJOBS, api.RAYCLUSTERS)
 }
 """(apiVersion, kind) -> what samples may hold"""
+HISTORY = 1_000
+"""Changes of each kind that a watch may go on from. Each is a whole object."""
 MOMENT_S = 1.0
 """Between two jobs, at normal speed."""
 
@@ -145,7 +148,8 @@ async def local_cluster(home: Home, clock: Clock, seed: int, story: DemoStory) -
             saved=journal.saved,
             identity=secrets.token_hex(4),
             kuberay=OperatorSettings(batch_scheduler="kai-scheduler" if story.kai else ""),
-            others=(DevicePlugin(),) if story.kai else (),
+            others=(Forgetting(), *((DevicePlugin(),) if story.kai else ())),
+            history=HISTORY,
             suspend_new=story.kai,
         )
         journal.follow(cluster.server)

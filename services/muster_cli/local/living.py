@@ -28,6 +28,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 TEAMS, WEIGHTS = tuple(WORDS), (5, 5, 6, 3)
 
 
+A_ROUND, CALM_S = 60, 120
+"""So many jobs are a little more than the cluster manages meanwhile, and after so many seconds the line is gone."""
+
+
 class Turn(Struct, frozen=True):
     """Something that is done: so many seconds after the turn before, at normal speed."""
 
@@ -81,8 +85,11 @@ def first_minute() -> Iterator[Turn]:
     yield Turn(8, gives, resize=1)
 
 
-def endless(seed: int) -> Iterator[Turn]:
-    """Jobs of every team, for ever; about as many as the cluster manages, so that a line forms and dissolves."""
+def endless(seed: int, calm_s: int = CALM_S) -> Iterator[Turn]:
+    """Jobs of every team, for ever; about as many as the cluster manages, so that a line forms and dissolves.
+
+    ``calm_s``: the pause after each round.
+    """
     chance = Random(seed)  # noqa: S311 - a demo that can be repeated
     for number in range(1, 1 << 30):
         team = chance.choices(TEAMS, WEIGHTS)[0]
@@ -90,7 +97,8 @@ def endless(seed: int) -> Iterator[Turn]:
         workers, gpus = chance.choice(((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (3, 2)))
         outcome = "failed" if chance.random() < 0.06 else "succeeded"
         run_s = int(chance.choice((12, 20, 35, 60, 90)) * (0.75 + chance.random() / 2))
-        yield Turn(chance.choice((2, 4, 6, 9)), job(team, name, workers, gpus, run_s, outcome=outcome))
+        calm = calm_s if number % A_ROUND == 0 else 0
+        yield Turn(chance.choice((2, 4, 6, 9)) + calm, job(team, name, workers, gpus, run_s, outcome=outcome))
 
 
 def turns(seed: int) -> Iterator[Turn]:

@@ -18,6 +18,7 @@ from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config
 from muster.runtime.health import HealthServer
 from muster.runtime.layouts import SERVICES
+from muster.runtime.logkeeping.snapshotting import let_go
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import Leader
 from muster.runtime.service import AGAIN_S, RESTARTS, STANDS_BY, STARTING, open_process
@@ -117,9 +118,10 @@ class Services:
                 await self._process.run()
             except PASSING as err:
                 self._note(f"starting the services again: {err}")
-            self._process = None
+            self._process = self.gateway = None
             await self._stack.aclose()
             self._stack = AsyncExitStack()
+            let_go()
             await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from muster.model.quota import is_device
 from muster.model.resources import in_bytes
 from muster.model.text import instant, moment
-from muster.told.views.usage import By, Sums
+from muster.told.readmodel.usage import By, Sums
 from muster_cli.console import DIM, STRONG, columns, styled
 
 HOUR_MS = 3_600_000

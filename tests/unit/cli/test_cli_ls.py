@@ -139,7 +139,7 @@ def test_of_jobs_that_are_over_and_still_exist_only_the_newest_keep_their_story(
         committed(state, folder, 1_000 + number, facts.seen(job))
         committed(state, folder, 1_000 + number, facts.seen(done), WorkloadFinished(ref=job.ref, outcome="succeeded"))
     assert len(state.records) == 2 * GONE_KEPT
-    told = [record.ref.name for record in state.records.values() if record.happenings]
+    told = [record.ref.name for record in state.records.values() if record.past.all()]
     assert told == [f"j{number}" for number in range(GONE_KEPT, 2 * GONE_KEPT)]
     rows = job_rows(state, state.now)
     assert {row.code for row in rows} == {"Finished"}, "where they stand is known of all"

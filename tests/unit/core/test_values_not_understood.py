@@ -19,6 +19,8 @@ from muster.core.quota.trees.treesource import read_tree
 from muster.core.reading.quotatree import read_quota_tree
 from muster.core.workloads.registry import KINDS
 from muster.events.system import PlacementChosen, PlacementMode
+from muster.model.placing import PodRules
+from muster.model.workload import PodSet, Switch, Template
 from muster.told.views.story import Story
 from muster.told.wording import problems
 
@@ -158,3 +160,22 @@ def test_a_gang_that_is_not_placed_as_one_is_told(where: str, asked: str, mode: 
     for stored in scene.bench.log:
         story.feed(stored)
     assert any("asks for a gang, and placement is off" in text for text in story.of("video/one").pauses) == told
+
+
+@pytest.mark.parametrize(
+    ("named", "mode", "told"),
+    [(False, "off", True), (False, "native", True), (False, "pack", False), (True, "off", False)],
+)
+def test_a_share_of_a_gpu_that_nobody_gives_is_told(named: bool, mode: PlacementMode, told: bool) -> None:
+    scene = Scene()
+    scene.tree_of(("video", 5), ("b", 3))
+    scene.lines("synced", "job one cpu=9")
+    scene.bench.append("gang_admitter", "decision", [PlacementChosen(mode=mode)])
+    sharing = PodSet("Workers", 2, {"cpu": 1000}, rules=PodRules(share=500))
+    template = Template("/spec/template", named=named, pods="workers")
+    scene.change("one", pod_sets=(sharing,), switch=Switch(templates=(template,)))
+    story = Story("video/one")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    words = "pod set Workers asks for a share of a GPU; with this placement (MUSTER_PLACEMENT) only pods with "
+    assert any(words in text for text in story.of("video/one").pauses) == told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,11 @@ from kit.growing import tables
 from kit.recorded import LogTime, RecordedLog
 from kit.traces import trace
 from muster.core import learned
+from muster.core.actuation.intents import Actuator
+from muster.core.cell.deciders import DECIDERS
 from muster.core.promising import promises
+from muster.core.reading.watcher import Watcher
+from muster.core.stage import Folder, Stage
 from muster.events.envelope import Stored
 from muster.serving import live as following
 from muster.serving import series
@@ -54,7 +59,14 @@ def peak(sizes: list[Counter[str]]) -> Counter[str]:
     return Counter({name: max(day[name] for day in sizes) for name in sizes[-1]})
 
 
-def test_no_table_of_the_gateway_grows_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def grown_in(sizes: list[Counter[str]]) -> dict[str, tuple[int, int]]:
+    """The tables that are larger in the second half."""
+    half, end = peak(sizes[: DAYS // 2]), peak(sizes[DAYS // 2 :])
+    return {name: (half[name], size) for name, size in end.items() if size > half[name] * 3 // 2 + 3}
+
+
+def test_no_table_of_a_process_grows_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the table in docs/reliability.md: what each stage and the gateway keep."""
     for module, name, most in LIMITS:
         monkeypatch.setattr(module, name, most)
     commits: list[Stored] = []
@@ -69,8 +81,20 @@ def test_no_table_of_the_gateway_grows_with_the_log(tmp_path: Path, monkeypatch:
         noted = live.series.note(live.state, noted)
     assert len(sizes) == DAYS - 1
     assert not live.state.queues.book.queues, "at night no job waits"
-    half, end = peak(sizes[: DAYS // 2]), peak(sizes[DAYS // 2 :])
-    grown = {name: (half[name], size) for name, size in end.items() if size > half[name] * 3 // 2 + 3}
-    assert grown == {}
+    assert grown_in(sizes) == {}
+    half = peak(sizes[: DAYS // 2])
     reached = ("ring", "series", ".records", ".gone", ".releases", ".takers", ".promises.durations.kinds")
     assert [name for name in reached if half[name] < 20] == [], "the limits have been reached by then"
+    for stage in (*DECIDERS.values(), Actuator, lambda: Watcher("rayjobs")):
+        made = stage()
+        assert grown_in(daily(made, commits)) == {}, made.name
+
+
+def daily(stage: Stage[Any], commits: list[Stored]) -> list[Counter[str]]:
+    """The tables of a stage's state at the end of each day but the last."""
+    state, folder, sizes = stage.initial(), Folder(stage), list[Counter[str]]()
+    for stored in commits:
+        if stored.commit.at - commits[0].commit.at >= (len(sizes) + 1) * DAY_S * 1_000:
+            sizes.append(tables(state))
+        folder.fold(state, stored)
+    return sizes

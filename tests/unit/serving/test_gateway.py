@@ -126,6 +126,32 @@ async def test_however_long_the_log_a_moment_is_as_many_commits_as_lie_between_t
     assert 0 < most <= ladder.FAR + BATCH
 
 
+async def test_past_moments_have_a_bound_in_bytes(
+    chaos: Chaos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "NEAR", 3)
+    monkeypatch.setattr(ladder, "FAR", 3)
+    log = RecordedLog(chaos.bench.log)
+    found, folder, state, most = Moments(log, tmp_path), Folder(ReadModel()), ReadState(), 0
+    for stored in log.commits:
+        folder.fold(state, stored)
+        found.keep(state)
+        most = max(most, found.rungs[-1].size)
+    size = len(encode_state(state))
+    monkeypatch.setattr(ladder, "FILE_BYTES", 16 * most)
+    monkeypatch.setattr(ladder, "KEPT_BYTES", 3 * size)
+    for stored in reversed(log.commits):
+        assert (await found.at(LogMark(seq=stored.seq))).seq == stored.seq
+        found.keep(state)
+    assert bytes_in(tmp_path) == sum(rung.size for rung in found.rungs) <= 16 * most + ladder.NEAR_RUNGS * most
+    assert len(found._states) > 1
+    assert sum(bytes_ for _, bytes_ in found._states.values()) <= 3 * size
+
+
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 class CountedLog(RecordedLog):
     """Counts the commits that are read."""
 

@@ -16,6 +16,6 @@ def test_granted_ceiling_asked_and_what_refuses_it() -> None:
     said = jobs.text(job_status(seat.state, "one-uid"), scene.bench.now)
     assert "Granted: small 1" in said
     assert "it asks for small 4 more; small 4 more for RayCluster a/one do not fit: cpu in quota root/a" in said
-    happened = [each.what for each in seat.state.records["one-uid"].happenings]
+    happened = [each.what for each in seat.state.records["one-uid"].past.all()]
     assert [what for what in happened if what.startswith("growth")] == ["growth_requested", "growth_denied"]
     assert audit(scene.bench.log).violations == []

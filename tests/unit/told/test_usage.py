@@ -1,6 +1,7 @@
 """What was used, lost and waited for: a judge that adds up every charge and waiting job at every commit agrees."""
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.histories import files
@@ -9,9 +10,11 @@ from muster.core.stage import Folder
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.model.resources import Vector, add_into
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
-from muster.told.views.usage import By, Sums, UsageAccount
+from muster.told.readmodel.usage import Adding, By, Sums, next_month
+from muster.told.readmodel.usage import by as added_by
 
 HOUR = 3_600_000
 FOREVER = 1 << 60
@@ -35,11 +38,11 @@ HISTORIES = (
 
 def found(log: list[Stored], by: By = "queue", begin: int = 0, end: int = FOREVER) -> dict[str, Sums]:
     state, folder = ReadState(), Folder(ReadModel())
-    usage = UsageAccount(state, by, begin, end)
+    usage = Adding(state, begin, end)
     for stored in log:
         folder.fold(state, stored)
         usage.folded(stored)
-    return usage.close(state.now)
+    return added_by(usage.account.close(max(state.now, end % FOREVER)), by)
 
 
 def added(log: list[Stored], begin: int = 0, end: int = FOREVER) -> tuple[dict[str, Vector], dict[str, Vector]]:
@@ -74,6 +77,31 @@ def test_a_judge_that_adds_up_everything_agrees(name: str) -> None:
         assert {key: each.waited for key, each in sums.items() if each.waited} == waited
         for each in sums.values():
             assert all(0 <= amount <= each.used[resource] for resource, amount in each.lost.items())
+
+
+def stirring(sums: dict[str, Sums]) -> dict[str, Sums]:
+    return {key: each for key, each in sums.items() if each != Sums()}
+
+
+@pytest.mark.parametrize("name", ("demo-teams", "kai-gives-back", "philly-faults", "tree-reclaim", "turmoil-kai"))
+def test_the_read_model_keeps_the_sums_of_each_month(name: str) -> None:
+    """A history that lies across the end of a month: each month is the one that is added up from the log by itself."""
+    log = files.read(name)
+    middle = log[2 * len(log) // 3].commit.at
+    later = next_month(middle) - middle
+    log = [replace(stored, commit=replace(stored.commit, at=stored.commit.at + later)) for stored in log]
+    turn, model = middle + later, ReadModel()
+    state, folder = ReadState(), Folder(model)
+    for number, stored in enumerate(log):
+        if number == len(log) // 2:  # A snapshot in between changes nothing.
+            state, folder = decode_state(encode_state(state), ReadState), Folder(ReadModel())
+        folder.fold(state, stored)
+    assert [ended.end for ended in state.usage.months][-1] == turn == state.usage.account.begin
+    ended, account = state.usage.months[-1], state.usage.account
+    until = [stored for stored in log if stored.commit.at < turn]
+    for by in ("queue", "owner"):
+        assert stirring(added_by(ended.sums, by)) == stirring(found(until, by, ended.begin, turn))  # type: ignore[arg-type]
+    assert stirring(added_by(account.close(state.now), "queue")) == stirring(found(log, begin=turn))
 
 
 def played(*lines: str) -> list[Stored]:

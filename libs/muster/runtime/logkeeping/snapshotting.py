@@ -100,6 +100,16 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
+def let_go() -> None:
+    """Free the runners and states of services that have ended while the process lives on.
+
+    They refer to each other, and what a restart froze is never collected: each restart would keep another set of them.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def decode_state(body: bytes, kind: type[S]) -> S:
     """The state that :func:`encode_state` was given."""
     with _undisturbed():

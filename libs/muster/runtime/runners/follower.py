@@ -29,7 +29,7 @@ S = TypeVar("S", bound=StageState)
 SNAPSHOT_COMMITS = 5_000
 """A standby keeps a snapshot every so many commits; a leader, which has more to do, every fourth time."""
 
-BYTES_A_COMMIT = 10_000
+BYTES_A_COMMIT = 30_000
 """A snapshot is kept less often where it has more bytes than this for each commit since the last one."""
 
 CHECK_COMMITS = 1_000

@@ -5,9 +5,11 @@ Values only; ``told.wording.events`` makes sentences of them.
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Struct, field, structs
 
 from muster.events.base import Decision
 from muster.events.registry import AnyEvent
@@ -91,12 +93,50 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """(node, how many pods)"""
 
 
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[Happening])
+
 MAX_PER_SUBJECT = 100
 """Happenings kept of one subject: the first, and the newest; details are dropped before the rest."""
 
 
-def add(kept: list[Happening], new: Happening) -> None:
-    """Append a happening, within ``MAX_PER_SUBJECT``. The same happening in a row is counted in one entry."""
+class Past(Struct):
+    """The happenings of one subject, oldest first.
+
+    Those of a subject that is over are kept as text: a snapshot is read without them, and they take a tenth of the
+    memory. The read models of one process share the text.
+    """
+
+    fresh: list[Happening] = field(default_factory=list)
+    packed: str = ""
+    """JSON of all happenings, once the subject is over; ``fresh`` is empty then."""
+
+    def all(self) -> list[Happening]:
+        """Every kept happening; a list of the caller's own where the subject is over."""
+        return _decoder.decode(self.packed) if self.packed else self.fresh
+
+    def add(self, new: Happening) -> None:
+        """Append a happening, within ``MAX_PER_SUBJECT``. The same happening in a row is counted in one entry."""
+        kept = self.all()
+        _append(kept, new)
+        if self.packed:
+            self.packed = _text(kept)
+
+    def pack(self) -> None:
+        """The subject is over."""
+        if self.fresh:
+            self.packed, self.fresh = _text(self.fresh), []
+
+    def forget(self) -> None:
+        """Drop all happenings."""
+        self.packed, self.fresh = "", []
+
+
+def _text(happenings: list[Happening]) -> str:
+    return sys.intern(_encoder.encode(happenings).decode())
+
+
+def _append(kept: list[Happening], new: Happening) -> None:
     if kept:
         last = kept[-1]
         same = last.what == new.what and last.weight == new.weight

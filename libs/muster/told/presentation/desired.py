@@ -331,7 +331,7 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
 
 def _was_refused(record: Record) -> bool:
     """Whether the job itself was refused since it was queued."""
-    for happening in reversed(record.happenings):
+    for happening in reversed(record.past.all()):
         if happening.what == "quota_denied":
             return True
         if happening.what == "workload_queued":
@@ -411,7 +411,16 @@ def settings_left_out(state: ReadState, uid: str) -> list[str]:
     wrong, gang = [*demand.settings_left_out(workload)], workload.labels.get(GANG_SWITCH)
     if gang is not None and not state.gangs_placed:
         wrong.append(problem(GANG_SWITCH, "gangs_not_placed", value=gang))
+    if not state.placement:
+        wrong += [problem("", "shares_not_given", value=name) for name in _sharing_unplaced(workload)]
     return [*map(problems.left_out, wrong)]
+
+
+def _sharing_unplaced(workload: Workload) -> list[str]:
+    """The pod sets that ask for a share of a GPU and name no scheduler that gives one."""
+    unnamed = {template.pods for template in workload.switch.templates if not template.named}
+    sharing = [pods.name for pods in workload.pod_sets if pods.rules.share or pods.rules.gpu_memory]
+    return [name for name in sharing if name.lower()[:MAX_NAME] in unnamed]
 
 
 def settings_event(state: ReadState, uid: str) -> EventNote | None:

@@ -26,7 +26,7 @@ from muster.events.facts import WorkloadObserved
 from muster.model.keys import Position, Ref, path_chain
 from muster.model.resources import Vector
 from muster.model.workload import Workload
-from muster.told.codes.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where, add
+from muster.told.codes.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.told.readmodel.readstate import (
     GONE_KEPT,
     GONE_KEPT_MS,
@@ -172,7 +172,8 @@ def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterato
 def _handed_on(state: ReadState, uid: str) -> bool:
     """Whether the job had the quota before: the job moves to other nodes."""
     record = state.records.get(uid)
-    last = record.happenings[-1].event if record is not None and record.happenings else None
+    kept = record.past.all() if record is not None else []
+    last = kept[-1].event if kept else None
     return isinstance(last, d.QuotaReleased) and last.reason == "moved"
 
 
@@ -379,6 +380,8 @@ def forget_gang(state: ReadState, key: str) -> None:
         return
     state.gangs_gone.pop(key, None)
     state.gangs_gone[key] = state.now
+    if key in state.gang_records:
+        state.gang_records[key].past.pack()
     while state.gangs_gone:
         oldest = next(iter(state.gangs_gone))
         if len(state.gangs_gone) <= GONE_KEPT and state.now - state.gangs_gone[oldest] <= GONE_KEPT_MS:
@@ -503,7 +506,7 @@ class Historian:
         """Write entries for jobs that exist, or that are remembered."""
         for ref, happening in happenings:
             if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
-                add(record_of(state, ref).happenings, happening)
+                record_of(state, ref).past.add(happening)
             if self._listener is not None and happening.what != "parked":  # The refused job is heard of.
                 self._listener(ref, happening)
 
@@ -517,4 +520,4 @@ class Historian:
         for key, happening in happenings:
             record = state.gang_records.get(key)
             if record is not None:
-                add(record.happenings, happening)
+                record.past.add(happening)

@@ -117,7 +117,7 @@ def advance(state: ReadState, uid: str) -> None:
     if before == after:
         return
     if after not in STEPS[before]:
-        told = tuple(f"{happening.seq} {happening.what}" for happening in record.happenings[-10:])
+        told = tuple(f"{happening.seq} {happening.what}" for happening in record.past.all()[-10:])
         state.illegal.append(Illegal(state.seq, record.ref, before, after, told))
         del state.illegal[:-ILLEGAL_KEPT]
     record.phase = after
@@ -438,12 +438,14 @@ class JobFolds:
     def _over(self, state: ReadState, uid: str) -> None:
         """A job is over and holds no quota, and the object exists."""
         state.over[uid] = None
+        state.records[uid].past.pack()
         fade(state.records, state.over)
 
     def _remember(self, state: ReadState, uid: str) -> None:
         """The job and its objects are gone: the job is remembered for a while."""
         state.over.pop(uid, None)
         state.gone[uid] = None
+        state.records[uid].past.pack()
         prune(state.records, state.gone, state.now)
 
     def _unreadable(self, state: ReadState, _at: Position, event: facts.ObjectUnreadable) -> None:

@@ -46,20 +46,24 @@ class ReadModel(Stage[ReadState]):
         arms_by_type: dict[type[Event], Arm] = {}
         for kind in dict.fromkeys((*queues, *HISTORY, *GANG_HISTORY, *own, *_PHASES)):
             chain = [queues.get(kind), self._history.arm_of(kind), *own.get(kind, ()), _PHASES.get(kind)]
+            if _ABOUT_JOBS & {*kind.__struct_fields__}:
+                chain.append(_heard)
             arms_by_type[kind] = in_turn(*[arm for arm in chain if arm is not None])
         return arms_by_type
 
     @staticmethod
     def time_passed(state: ReadState) -> None:
-        """Log time has passed: idle amounts are noted."""
+        """Log time has passed: idle amounts are noted, and an ended month is closed."""
         idling.time_passed(state.queues.ledger, state.now)
+        state.usage.time_passed(state)
 
     @staticmethod
     def settle(state: ReadState) -> None:
-        """A commit is folded: the wants of the touched queues are noted. The read model keeps no order of touched
-        queues.
+        """A commit is folded: the wants of the touched queues are noted, and the use. The read model keeps no order of
+        touched queues.
         """
         state.queues.book.stirred.clear()
+        state.usage.account.settle(state)
 
     def check(self, state: ReadState) -> list[Violation]:
         """I24: a job goes from phase to phase as ``phases.STEPS`` allows."""
@@ -69,6 +73,14 @@ class ReadModel(Stage[ReadState]):
             )
             for reason in state.illegal
         ]
+
+
+_ABOUT_JOBS = frozenset(("ref", "owner", "workload", "victims", "tree"))
+"""Fields of an event that may name jobs or queues whose use changes."""
+
+
+def _heard(state: ReadState, _at: Position, event: Any) -> None:
+    state.usage.account.hear(event)
 
 
 def _of_ref(state: ReadState, _at: Position, event: Any) -> None:

@@ -46,9 +46,10 @@ from muster.model.resources import Vector
 from muster.model.victims import Victim
 from muster.model.workload import NodeState, Outcome, PodState
 from muster.told.codes.codetable import POD_CODES, RANK, HeldUp, TroubledPod
-from muster.told.codes.happenings import Happening, Release, Taker
+from muster.told.codes.happenings import Past, Release, Taker
 from muster.told.codes.values import EndedAs, Leaving, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.gangsshown import GangsShown
+from muster.told.readmodel.usage import UsageBooks
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class Record(Struct):
     """The last answer to growth, or the last order to release workers, under the present charge."""
     over_since: int = 0
     """Since when more runs than was granted; 0 within the grant."""
-    happenings: list[Happening] = field(default_factory=list)
+    past: Past = field(default_factory=Past)
 
 
 def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
@@ -133,7 +134,7 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
         oldest = next(iter(over))
         del over[oldest]
         if oldest in records:
-            records[oldest].happenings = []
+            records[oldest].past.forget()
 
 
 def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
@@ -374,7 +375,7 @@ class GangRecord(Struct):
 
     name: str
     """namespace/name"""
-    happenings: list[Happening] = field(default_factory=list)
+    past: Past = field(default_factory=Past)
 
 
 class ReadState(StageState):
@@ -441,6 +442,8 @@ class ReadState(StageState):
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
     sight: FirstSight = field(default_factory=FirstSight)
+    usage: UsageBooks = field(default_factory=UsageBooks)
+    """What was used, lost and waited for, month by month."""
 
 
 def record_of(state: ReadState, ref: Ref) -> Record:

@@ -92,7 +92,7 @@ def gang_tale(state: ReadState, name: str) -> GangTale:
         code=status.code,
         text=nodewords.gang_text(status),
         pods=_pods(gang) if gang is not None else {},
-        entries=[entry_of(None, happening) for happening in state.gang_records[key].happenings],
+        entries=[entry_of(None, happening) for happening in state.gang_records[key].past.all()],
         seq=state.seq,
         now=state.now,
     )

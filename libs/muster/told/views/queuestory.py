@@ -109,9 +109,10 @@ class QueueStory:
         for record in self.told.state.records.values():
             if not self._within(record.queue):
                 continue
-            for happening in record.happenings:
+            kept = record.past.all()
+            for happening in kept:
                 self._recount(record.ref.key, happening)
-            told = [turn for turn in record.happenings if turn.weight == "turn" and turn.what != "parked"]
+            told = [turn for turn in kept if turn.weight == "turn" and turn.what != "parked"]
             self._entries += [entry_of(record.ref, turn) for turn in told]
         self._entries.sort(key=lambda entry: (entry.seq, entry.item))
 

@@ -262,7 +262,7 @@ class Story:
         return JobStory(
             ref=record.ref,
             standing=standing_of(state, uid, now, acting=acting, more=more_of(state, uid, job_status(state, uid))),
-            happenings=[_shown(record.ref, happening) for happening in record.happenings],
+            happenings=[_shown(record.ref, happening) for happening in record.past.all()],
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,
@@ -304,7 +304,7 @@ def more_of(state: ReadState, uid: str, status: JobStatus, takers: Takers | None
     tried = _tried(state, record)
     if CODES[status.code].holders == "none":
         return tried
-    since = next((happening.seq for happening in reversed(record.happenings) if happening.what == "workload_queued"), 0)
+    since = next((happening.seq for happening in reversed(record.past.all()) if happening.what == "workload_queued"), 0)
     return (takers or Takers(state.takers)).told(since, job, status.short.refusal) + tried
 
 
@@ -319,7 +319,7 @@ def _tried(state: ReadState, record: Record) -> str:
     open. From then on, the proposed jobs are the victims of the claim.
     """
     charges, served = state.queues.ledger.charges, record.ref.uid in state.queues.ledger.claims.by_uid
-    for happening in reversed(record.happenings):
+    for happening in reversed(record.past.all()):
         event = happening.event
         if happening.what in ("workload_queued", "growth_granted"):
             return ""

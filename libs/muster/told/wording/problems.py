@@ -37,6 +37,8 @@ TEMPLATES: dict[str, str] = {
     "not_a_uid": "{value!r} is not a uid",
     "none_of": "{value!r} is none of {choices}",
     "gangs_not_placed": "{value} asks for a gang, and placement is off (MUSTER_PLACEMENT): pods get nodes one by one",
+    "shares_not_given": "pod set {value} asks for a share of a GPU; with this placement (MUSTER_PLACEMENT) only pods "
+    "with schedulerName: muster in their template get one",
     "retired": "the rule no longer exists; remove the annotation",
     "neither": "{value!r} is neither {choices[0]} nor {choices[1]}",
     "not_a_quantity": "{value!r} is not a quantity such as 500m, 4 or 14Gi",
