@@ -1,4 +1,4 @@
-"""A job costs what its pods will ask for: the real API server adds a RuntimeClass's overhead and a LimitRange's defaults."""
+"""A job costs what its pods will ask for: the API server adds overhead of a RuntimeClass, defaults of a LimitRange."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ async def test_pods_ask_for_what_was_charged_before_they_were_made(
                 return bool(await muster.happened(QuotaDenied, "second"))
 
             await cluster.until(denied, 30.0, "the second job to wait")
-            asked = sum((of_pod(pod["spec"])["cpu"] for pod in await kube.list_objects("v1", "Pod", "video")), Decimal(0))
+            asked = sum(
+                (of_pod(pod["spec"])["cpu"] for pod in await kube.list_objects("v1", "Pod", "video")), Decimal(0)
+            )
             [granted] = await muster.happened(QuotaReserved)
             assert asked == 3 and granted.request["cpu"] == 3_000
             assert not await muster.happened(ChargeChanged), "nothing of it is beyond the grant"

@@ -80,7 +80,7 @@ class Presence(Struct):
         return highest(live, self._stated(uid)) if uid in self.children else live
 
     def _stated(self, uid: str) -> Vector:
-        """What the children state of their pods. A child and its own children state the same pods: the larger counts."""
+        """What the children state of their pods: where a child has children, the larger of the two statements."""
         below: dict[str, list[str]] = {}
         for child in self.children[uid]:
             above = self.within.get(child, uid)
