@@ -60,11 +60,11 @@ class PodDefaults:
 
     def observe(self, resource: ApiResource, namespace: str, name: str, raw: bytes) -> None:
         """Take an object as it is now; ``{}`` for an object that is gone."""
-        found = msgspec.json.decode(raw)
+        body = msgspec.json.decode(raw)
         if resource == RUNTIME_CLASSES:
-            self._overheads[name] = (found.get("overhead") or {}).get("podFixed") or {}
+            self._overheads[name] = (body.get("overhead") or {}).get("podFixed") or {}
             return
-        rows = [row for row in (found.get("spec") or {}).get("limits") or () if row.get("type") == "Container"]
+        rows = [row for row in (body.get("spec") or {}).get("limits") or () if row.get("type") == "Container"]
         asked: Amounts = {}
         for row in rows:
             asked |= {**(row.get("default") or {}), **(row.get("defaultRequest") or {})}
@@ -85,9 +85,9 @@ class PodDefaults:
         if not asked and CLASS.encode() not in raw:
             return raw
         try:
-            found = msgspec.json.decode(raw)
-            self._walk(found.get("spec"), asked)
-            return msgspec.json.encode(found)
+            body = msgspec.json.decode(raw)
+            self._walk(body.get("spec"), asked)
+            return msgspec.json.encode(body)
         except (msgspec.DecodeError, AttributeError, TypeError, OverflowError, RecursionError):
             return raw  # The reader names what is wrong with the object.
 
