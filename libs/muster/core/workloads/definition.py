@@ -169,9 +169,9 @@ _KIND, _PLURAL = re.compile(r"[A-Z][A-Za-z0-9]{0,62}"), re.compile(r"[a-z][a-z0-
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{0,30}")
 _STEP = r"([A-Za-z_][A-Za-z0-9_-]*(\[\])?|\*)"
 _PATH = re.compile(rf"{_STEP}(\.{_STEP})*")
-_PATHS = frozenset(
-    "also at begun child count detail done each failed less minimum most path positive priority resources size_from "
-    "template times".split()
+_PATHS = re.compile(
+    "also|at|begun|child|count|detail|done|each|failed|less|minimum|most|path|positive|priority|resources|size_from|"
+    "template|times"
 )
 """The fields of a definition and of its parts that are paths."""
 _EDITS = ("free", "falls")
@@ -216,7 +216,7 @@ def _texts(part: Form, at: str = "") -> Iterator[tuple[str, str]]:
         for index, inner in enumerate(value if isinstance(value, tuple) else (value,)):
             if isinstance(inner, Form):
                 yield from _texts(inner, f"{home}[{index}]" if isinstance(value, tuple) else home)
-            elif own.name in _PATHS and inner:
+            elif inner and _PATHS.fullmatch(own.name):
                 yield home, inner
 
 

@@ -109,7 +109,7 @@ def test_a_job_that_clears_up_after_a_kind_is_a_child_and_says_its_pods() -> Non
         (("kind: Widget", "kind: Pod"), "kind: Pod is a kind that Muster knows by itself"),
         (("example.com/v1", "v1"), "apiVersion: 'v1' is no group and version such as example.com/v1"),
         (("spec.template", "spec..x"), "pods[0].template: 'spec..x' is no path such as spec.template"),
-        (("in: [Done]", "positive: [status..x]"), "ends[0].when.positive: 'status..x' is no path such as spec.template"),
+        (("in: [Done]", "positive: [status..x]"), "ends[0].when.positive: 'status..x' is no path such as"),
         (("{field: status.state}", "{unless: {field: s t}}"), "stops.unless.field: 's t' is no path such as"),
         (("edits:", "minimum: [spec..x]\nedits:"), "minimum: 'spec..x' is no path such as spec.template"),
         (("count: [spec.size]", "count: 3"), "pods[0].count: expected array, got int"),
