@@ -18,7 +18,7 @@ import trustme
 import yaml
 from msgspec import Struct
 
-from kit.cluster import add_nodes, furnish
+from kit.cluster import RUN_FOR, add_nodes, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.process import Component, free_port
 from kit.controlplane.settings import LOOPBACK
@@ -149,6 +149,8 @@ async def _run_trainer(plane: ControlPlane, kube: KubeClient, stack: contextlib.
     await starting
     runtime = folder() / "trainer/manifests/base/runtimes/torch_distributed.yaml"
     for body in yaml.safe_load_all(runtime.read_text()):
+        for role in body["spec"]["template"]["spec"]["replicatedJobs"]:  # Its pods run until a test ends them.
+            role["template"]["spec"]["template"]["metadata"] = {"annotations": {RUN_FOR: "99h"}}
         await kube.create(body)
 
 
