@@ -90,6 +90,9 @@ kuberay: controlplane  ## the real KubeRay operator: edits of all fields; beside
 	MUSTER_TEST_KUBERAY=$(KUBERAY) PYTHONPATH=tests $(BIN)/python -m kit.realkuberay build
 	$(INSIDE) $(PYTEST) --durations=5 tests/kuberay
 
+controllers: controlplane  ## the real controllers of JobSets, LeaderWorkerSets and TrainJobs beside Muster (CONTROLLERS=a folder, see tests/kit/realcontrollers.py)
+	MUSTER_TEST_CONTROLLERS=$(CONTROLLERS) $(PYTEST) --durations=5 tests/controllers
+
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py tests/sim/*_props.py || exit 1; done
 
@@ -183,4 +186,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly compat controlplane ray chromium promtool pinned helm rewrite mutants histories messages picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint test-sim lint-types lint-layers lint-dependencies lint-spelling lint-english lint-style collected check test test-ray kuberay shake chaos nightly compat controlplane ray chromium promtool pinned helm rewrite mutants histories messages picture schemas attack bench lock image sbom controllers

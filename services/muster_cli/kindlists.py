@@ -127,7 +127,7 @@ def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
         (r"(?<=owner\.kind in )", ""): [_group_kind(row) for row in rows],
         (r"(?<=owner\.apiVersion\.split\('/'\)\[0\] in )", ""): _groups(kinds),
         (r"(?<=request\.resource\.group in )", ""): _groups(
-            {name: row for name, row in kinds.items() if row.annotated}
+            {name: row for name, row in kinds.items() if row.suspend.annotation}
         ),
     }
 

@@ -77,6 +77,9 @@ REVIEWS = (
 RESERVATION = Account("muster-gpu-reservation", RESERVATIONS)
 
 
+READ = ("get", "list", "watch")
+
+
 def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
     """The needs of each account for these kinds of workloads: equal to ``deploy/rbac`` (a test keeps both equal)."""
     return {
@@ -89,7 +92,8 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
 
 def _watcher(kinds: Collection[str]) -> Iterator[Need]:
     for row in (WATCHED[shard] for shard in shards_of(kinds)):
-        yield from (Need(verb, row.resource, "", row.namespace, row.name) for verb in ("get", "list", "watch"))
+        yield from (Need(verb, row.resource, "", row.namespace, row.name) for verb in READ)
+    yield from (Need(verb, added) for added in (api.LIMIT_RANGES, api.RUNTIME_CLASSES) for verb in READ)
     yield from (WHICH_CLUSTER, Need("list", api.CRDS))
     yield from _record()
 

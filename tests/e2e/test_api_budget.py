@@ -20,7 +20,7 @@ from muster.core.reading.watched import required_of
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec
-from muster.model.api import NATIVE_POD_GROUPS
+from muster.model.api import LIMIT_RANGES, NATIVE_POD_GROUPS, RUNTIME_CLASSES
 from muster.runtime.clusterlease import RENEW_S
 from muster.runtime.presenting.presenter import AGAIN_S
 
@@ -115,5 +115,6 @@ async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedS
     renewals = 2 + (time.monotonic() - began) / RENEW_S
     assert counted.leased["update leases.coordination.k8s.io"] <= renewals, counted.leased
     assert max(read.values()) < JOBS // 4, f"read once, not once for a job: {read}"
-    lists = 2 * len(required_of(KINDS)) + len(NATIVE_POD_GROUPS)
+    beside = (LIMIT_RANGES, RUNTIME_CLASSES)
+    lists = 2 * len((*required_of(KINDS), *beside)) + len(NATIVE_POD_GROUPS)
     assert read.total() <= lists, f"a list and a watch of everything that is read, and which version is served: {read}"

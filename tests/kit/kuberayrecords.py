@@ -11,6 +11,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ OWNERS = ("RayJob", "RayService")
 ROOM = {"cpu": 10_000, "memory": "100Ti"}
 MARGIN: Amounts = {"cpu": 1_500, "memory": 2 * 2**30}
 """What KubeRay adds beside what the spec says: a submitter, an autoscaler, waiting for the head, cleaning up."""
+SUBMITTER: Amounts = {"cpu": 500, "memory": 200 * 2**20}
+"""Of a job, before its submitter is made and after its end."""
+REST_MS = 1_500
 
 
 class Change(Struct, frozen=True):
@@ -89,14 +93,14 @@ class Truth(Struct):
                 return found
             uid = parent["uid"]
 
-    def running(self) -> dict[str, Amounts]:
-        """{owner: what its pods that have not ended ask for}"""
+    def running(self, *, all_pods: bool = False) -> dict[str, Amounts]:
+        """{owner: what its pods that have not ended ask for}; ``all_pods``: those that submit a job too."""
         found: dict[str, Amounts] = {}
         for pod in self.live("Pod"):
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue
             owner = self.owner(pod)
-            if owner and not self.submits(pod):
+            if owner and (all_pods or not self.submits(pod)):
                 _add(found.setdefault(owner, {}), _asks(pod["spec"]))
         return found
 
@@ -159,7 +163,8 @@ def wrong(path: Path) -> list[str]:
     bench.synced()
     bench.settle()
     start = bench.now
-    for number, change in enumerate(record, start=2):
+    for number, (change, after) in enumerate(pairwise([*record, None]), start=2):
+        assert change is not None
         truth.take(change)
         bench.pass_time(max(start + change.t_ms - bench.now, 0))
         shard = SHARDS.get(change.kind)
@@ -168,6 +173,8 @@ def wrong(path: Path) -> list[str]:
         bench.settle()
         found += [f"line {number}: {each}" for each in _compared(bench, truth, most, late)]
         found += [f"line {number}: {each}" for each in _served(bench, truth)]
+        if after is None or after.t_ms - change.t_ms >= REST_MS:
+            found += [f"line {number}: {each}" for each in _at_rest(bench, truth)]
     bench.pass_time(120_000)
     running = truth.running()
     left = [each for each in bench.states["quota_accountant"].ledger.charges if each not in running]
@@ -207,6 +214,21 @@ def _compared(bench: Bench, truth: Truth, most: dict[str, Amounts], late: dict[s
         for name, amount in known.items():
             if charge.request.get(name, 0) > amount + MARGIN[name]:
                 yield f"{owner} is charged {name} {charge.request[name]}, and never asked for more than {amount}"
+
+
+def _at_rest(bench: Bench, truth: Truth) -> Iterator[str]:
+    """Where nothing changes for a while, pods made are pods counted: an owner with pods is charged for these pods, or
+    for the pods of an edited spec.
+    """
+    charges, said = bench.states["quota_accountant"].ledger.charges, truth.said()
+    for owner, asks in truth.running(all_pods=True).items():
+        charged = charges[owner].request if owner in charges else {}
+        edited = {name: max(asks.get(name, 0), said.get(owner, {}).get(name, 0)) for name in MARGIN}
+        submits = SUBMITTER if truth.objects[owner]["kind"] == "RayJob" else {}
+        submitted = {name: asks.get(name, 0) + submits.get(name, 0) for name in MARGIN}
+        counted = [{name: known.get(name, 0) for name in MARGIN} for known in (asks, edited, submitted)]
+        if {name: charged.get(name, 0) for name in MARGIN} not in counted:
+            yield f"{owner} at rest: its pods ask for {asks}, and {charged} is charged"
 
 
 def _served(bench: Bench, truth: Truth) -> Iterator[str]:

@@ -6,7 +6,7 @@ Parts for some services are imported where they are added: a service does not lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from muster.core.stage import SHOWN_KINDS, Stage
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
 from muster.kube.sources import FromKubeconfig, Source, default_source
+from muster.model.api import LIMIT_RANGES, RUNTIME_CLASSES
 from muster.ports import (
     ApiTransport,
     ApiUnreachableError,
@@ -104,6 +105,8 @@ class Process(Struct, dict=True):
     keepers: list[LogKeeper] = field(default_factory=list)
     telemetries: list[StageTelemetry] = field(default_factory=list)
 
+    followed: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    """What is followed of the API server beside the log, until the process ends."""
     cluster_leases: list[ClusterLease] = field(default_factory=list)
     ahead_ms: int = 0
     """How far its clock is ahead of the broker's, where it leads or may lead a stage."""
@@ -199,8 +202,12 @@ class Process(Struct, dict=True):
         Profile ``lean`` leaves out resources for presentation only.
         """
         from muster.core.reading.watched import WATCHED
+        from muster.kube.poddefaults import PodDefaults
         from muster.runtime.runners.watching import WatcherRunner
 
+        defaults = PodDefaults()
+        hooks = {resource: self.telemetry("watcher", resource.plural) for resource in (RUNTIME_CLASSES, LIMIT_RANGES)}
+        self.followed.append(partial(defaults.run, transport, hooks))
         for shard in WATCHED:
             if self.config.profile == "lean" and shard in SHOWN_KINDS:
                 continue
@@ -219,6 +226,7 @@ class Process(Struct, dict=True):
                     quarantine=partial(Quarantine(self.js, self.config.cell).put, "watcher"),
                     set_back=partial(record_set_back, self.js, self.log.identity),
                     kinds=self.config.kinds_on,
+                    defaults=defaults,
                 )
             )
 
@@ -339,6 +347,8 @@ class Process(Struct, dict=True):
                     tasks.create_task(publisher.run())
                 for keeper in self.keepers:
                     tasks.create_task(keeper.run())
+                for follow in self.followed:
+                    tasks.create_task(follow())
                 for lease in self.cluster_leases:
                     tasks.create_task(lease.run())
                 self._watch_rulesets(tasks)

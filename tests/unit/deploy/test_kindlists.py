@@ -17,7 +17,7 @@ POLICIES = REPOSITORY / "deploy" / "policies"
 WIDGETS = ApiResource("example.com", "v3", "widgets", "Widget")
 MORE = {
     **KINDS,
-    "Widget": replace(KINDS["SparkApplication"], resource=WIDGETS, children=("Job",), annotated=True, auxiliary=()),
+    "Widget": replace(KINDS["SparkApplication"], resource=WIDGETS, children=("Job",), auxiliary=()),
 }
 """The registry with one kind more, of an API group that no other kind has."""
 BY_HAND = {

@@ -179,7 +179,10 @@ def test_the_watcher_reads_what_it_watches_and_writes_the_record_of_the_log(used
     assert {right for right in granted if right.resource == "namespaces"} == {Right("get", "", "namespaces")}
     # And all the time: how far the log has come. Both are done by the process, and not by its runners.
     assert granted >= LEASES
-    granted -= {Right("get", "", "namespaces"), *LEASES}
+    # What the API server adds to pods is followed by the process too.
+    beside = {Right(verb, row.group, row.plural) for row in (api.RUNTIME_CLASSES, api.LIMIT_RANGES) for verb in READS}
+    assert granted >= beside
+    granted -= {Right("get", "", "namespaces"), *LEASES, *beside}
     unread = Right("list", api.CRDS.group, api.CRDS.plural)
     assert granted == {Right(verb, group, plural) for group, plural in watched for verb in READS} | {unread}
     # The simulated server is one without PodGroups of its own, as servers are unless somebody switches them on.

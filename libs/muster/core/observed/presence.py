@@ -40,6 +40,8 @@ class Presence(Struct):
     """owner uid (a child, or the workload itself) -> {uid of a live pod: request}."""
     requests: dict[str, Vector] = field(default_factory=dict)
     """owner uid -> total request of the owner's live pods."""
+    within: dict[str, str] = field(default_factory=dict)
+    """child uid -> uid of the child that owns it: a child may have children, a JobSet its Jobs."""
     wanted: dict[str, Vector] = field(default_factory=dict)
     """uid of an existing child -> request in the child's spec, where stated."""
     pod_owner: dict[str, str] = field(default_factory=dict)
@@ -74,8 +76,20 @@ class Presence(Struct):
 
     def in_use(self, uid: str) -> Vector:
         """The request of the workload's live pods, or of the children's specs where higher."""
-        live, family = self.asked_by_pods(uid), self.children.get(uid)
-        return highest(live, summed([self.wanted.get(child, {}) for child in family])) if family else live
+        live = self.asked_by_pods(uid)
+        return highest(live, self._stated(uid)) if uid in self.children else live
+
+    def _stated(self, uid: str) -> Vector:
+        """What the children state of their pods: where a child has children, the larger of the two statements."""
+        below: dict[str, list[str]] = {}
+        for child in self.children[uid]:
+            above = self.within.get(child, uid)
+            below.setdefault(above if above in self.children[uid] else uid, []).append(child)
+
+        def total(owner: str) -> Vector:
+            return summed([highest(self.wanted.get(child, {}), total(child)) for child in below.get(owner, ())])
+
+        return total(uid)
 
     def asked_by_pods(self, uid: str) -> Vector:
         """The request of the workload's live pods."""
@@ -88,14 +102,19 @@ class Presence(Struct):
         child = event.child
         if not child.owner_uid:
             return None
-        owner = self.owner_of.get(child.owner_uid, child.owner_uid)  # A child may have children: a JobSet its Jobs.
+        owner = self.owner_of.get(child.owner_uid, child.owner_uid)
         if child.asks and not child.over:
             self.wanted[child.ref.uid] = child.asks
         else:
             self.wanted.pop(child.ref.uid, None)
         for below, exists in self.children.get(child.ref.uid, {}).copy().items():
+            above = self.within.get(below, child.ref.uid)
             self._link(owner, below, exists=exists)
+            if below in self.owner_of:
+                self.within[below] = above
         self._link(owner, child.ref.uid, exists=not child.over)
+        if owner != child.owner_uid and child.ref.uid in self.owner_of:
+            self.within[child.ref.uid] = child.owner_uid
         return owner
 
     def child_gone(self, event: ChildGone) -> str | None:
@@ -113,6 +132,7 @@ class Presence(Struct):
         owner = self.owner_of.pop(uid, None)
         if owner is None:
             return None
+        self.within.pop(uid, None)
         family = self.children[owner]
         del family[uid]
         if not family:
@@ -175,5 +195,6 @@ class Presence(Struct):
         family = self.children[owner]
         if not family[child] and child not in self.pods:
             del family[child], self.owner_of[child]
+            self.within.pop(child, None)
             if not family:
                 del self.children[owner]

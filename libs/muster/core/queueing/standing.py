@@ -112,7 +112,12 @@ def change_of(state: SorterState, uid: str) -> DequeueReason | Refusal | _Enters
     queues = state.queues
     job, workload = queues.jobs.get(uid), queues.workloads.get(uid)
     queued = job is not None and job.status != "charged"
-    asks = workload is not None and workload.suspended and workload.phase in ("waiting", "suspending")
+    asks = (
+        workload is not None
+        and not workload.deleting
+        and workload.suspended
+        and workload.phase in ("waiting", "suspending")
+    )
     if not queued and not asks:
         return None
     leaf = leaf_of(queues.ledger, workload) if workload else None

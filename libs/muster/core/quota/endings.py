@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster.core.quota.accountantstate import AccountantState, Entry, moved
 from muster.core.quota.ledger.quotaledger import leaf_of
-from muster.core.workloads.registry import child_shard
+from muster.core.workloads.registry import child_shards
 from muster.events.effects import FailureReason
 from muster.events.reasons import ReleaseReason
 from muster.model.closed import total
@@ -150,7 +150,7 @@ def _is_unlisted(state: AccountantState, entry: Entry) -> bool:
     workload = state.workloads.get(entry.ref.uid)
     if workload is None or workload.phase != "finished":
         return False
-    return state.listed.get(child_shard(entry.ref.kind), 0) >= workload.rv
+    return min((state.listed.get(shard, 0) for shard in child_shards(entry.ref.kind)), default=0) >= workload.rv
 
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:

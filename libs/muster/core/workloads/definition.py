@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import fields
 
 from muster.core.objects.meta import unreadable
 from muster.model.api import VERSIONS
@@ -168,6 +169,11 @@ _KIND, _PLURAL = re.compile(r"[A-Z][A-Za-z0-9]{0,62}"), re.compile(r"[a-z][a-z0-
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{0,30}")
 _STEP = r"([A-Za-z_][A-Za-z0-9_-]*(\[\])?|\*)"
 _PATH = re.compile(rf"{_STEP}(\.{_STEP})*")
+_PATHS = re.compile(
+    "also|at|begun|child|count|detail|done|each|failed|less|minimum|most|path|positive|priority|resources|size_from|"
+    "template|times"
+)
+"""The fields of a definition and of its parts that are paths."""
 _EDITS = ("free", "falls")
 
 
@@ -203,17 +209,15 @@ def _check_names(row: Definition, own: Collection[str]) -> None:
         raise unreadable("kind", "kind_taken", value=row.kind)
 
 
-def _texts(row: Definition) -> Iterator[tuple[str, str]]:
+def _texts(part: Form, at: str = "") -> Iterator[tuple[str, str]]:
     """Every path of a definition, with the field that has it."""
-    yield "suspend.at", row.suspend.at
-    for index, pods in enumerate(row.pods):
-        for name in ("template", "resources", "each", "most", "done", "failed", "times", "begun"):
-            if getattr(pods, name):
-                yield f"pods[{index}].{name}", getattr(pods, name)
-        yield from ((f"pods[{index}].count", text) for text in (*pods.count, *pods.less))
-    texts = {"detail": row.detail, "child": row.child, "sizeFrom": row.size_from, "suspend.also": row.suspend.also}
-    yield from ((path, text) for path, text in texts.items() if text)
-    yield from (("priority", text) for text in (*row.priority, *row.minimum))
+    for own in fields(part):
+        value, home = getattr(part, own.name), f"{at}.{own.encode_name}".lstrip(".")
+        for index, inner in enumerate(value if isinstance(value, tuple) else (value,)):
+            if isinstance(inner, Form):
+                yield from _texts(inner, f"{home}[{index}]" if isinstance(value, tuple) else home)
+            elif inner and _PATHS.fullmatch(own.name):
+                yield home, inner
 
 
 def _leaves(data: dict[str, Any], at: str) -> Iterator[tuple[str, Any]]:

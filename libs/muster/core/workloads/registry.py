@@ -35,8 +35,6 @@ class Kind(Struct, frozen=True):
     """Kinds of the child objects, if any: children are watched with their parents."""
     auxiliary: tuple[str, ...] = ()
     """Kinds of the other objects made by the controller: parts of the workload, never queued alone."""
-    annotated: bool = False
-    """Operators without the field suspend by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
     """Kinds that own the pods; a pod may own pods too."""
     pods: tuple[Pods, ...] = ()
@@ -74,7 +72,6 @@ def kind_of(row: Definition) -> Kind:
         alone=reader.alone if any(DEFINITIONS[made.owner].child and not made.rule.aside for made in makers) else None,
         children=tuple(rule.kind for rule in row.children if not (rule.aside or rule.last)),
         auxiliary=tuple(rule.kind for rule in row.children if rule.aside or rule.last),
-        annotated=row.suspend.annotation,
         pods_of=row.pods_of or (row.kind,),
         pods=row.pods,
         edits=free,
@@ -146,10 +143,9 @@ def parents_of(kind: str) -> tuple[str, ...]:
     return tuple(name for name, row in KINDS.items() if kind in row.children)
 
 
-def child_shard(kind: str) -> str:
-    """The resource (plural) of the children of a kind; empty: the kind has none."""
-    child = child_of(kind)
-    return KINDS[child].resource.plural if child else ""
+def child_shards(kind: str) -> tuple[str, ...]:
+    """The resources (plurals) of the children of a kind."""
+    return tuple(KINDS[child].resource.plural for child in KINDS[kind].children) if kind in KINDS else ()
 
 
 def shards(kinds: Iterable[str]) -> tuple[str, ...]:

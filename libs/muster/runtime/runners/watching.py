@@ -26,6 +26,7 @@ from muster.kube import deltas
 from muster.kube.discovery import served
 from muster.kube.hooks import WatchHooks
 from muster.kube.objects import ObjectMeta
+from muster.kube.poddefaults import PodDefaults
 from muster.kube.reflector import ABSENT_S, Reflector
 from muster.kube.suspendable import suspendable
 from muster.model.api import ApiResource
@@ -74,7 +75,9 @@ class WatcherRunner(Leader[WatchState]):
         quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
         set_back: Callable[[str], Awaitable[object]] | None = None,
         kinds: tuple[str, ...] = tuple(KINDS),
+        defaults: PodDefaults | None = None,
     ) -> None:
+        """``defaults``: what the API server adds to the pods of the objects."""
         super().__init__(
             Watcher(shard, kinds),
             shard=shard,
@@ -99,6 +102,7 @@ class WatcherRunner(Leader[WatchState]):
         self._copied: dict[str, Intent] = {}
         """uid -> the intent that the object had when it was seen first: from another log, or from before this one"""
         self._kinds = kinds
+        self._defaults = defaults if self.stage.kind in KINDS else None
         self._unread: set[ApiResource] = set()
         self._retired = shard not in shards_of(kinds)
         """It is not to be watched any more: what was reported of it is taken back."""
@@ -224,8 +228,10 @@ class WatcherRunner(Leader[WatchState]):
         if pending.unreadable:
             problem = not_decoded(pending.unreadable)
             return self.stage.unreadable(self.state, pending.ref, pending.rv, problem)
-        known = pending.ref.uid in self.state.objects
-        facts = self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
+        known, raw = pending.ref.uid in self.state.objects, pending.raw
+        if self._defaults is not None:
+            raw = self._defaults.added(pending.ref.namespace, raw)
+        facts = self.stage.observe(self.state, pending.ref, pending.rv, raw)
         for fact in facts:
             if isinstance(fact, WorkloadObserved) and (intent := Intent.parse(fact.workload.intent)) is not None:
                 if not known:
@@ -267,6 +273,8 @@ class WatcherRunner(Leader[WatchState]):
             await asyncio.sleep(UNREAD_S)
 
     async def _watch(self) -> None:
+        if self._defaults is not None:
+            await self._defaults.listed()
         await self._watch_one_version()
         while self.stage.row.versions:
             await asyncio.sleep(ABSENT_S)

@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.bench import Bench
@@ -17,7 +18,7 @@ from muster.core.observed import seen
 from muster.core.observed.seen import TOMBSTONE_MS, Seen
 from muster.core.queueing.queueorder import share
 from muster.core.reading.kubequeue import read_queue
-from muster.events.decisions import QuotaTreeRemoved, WorkloadQueued
+from muster.events.decisions import QuotaReleased, QuotaTreeRemoved, WorkloadDequeued, WorkloadQueued
 from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
@@ -48,6 +49,23 @@ def started() -> Bench:
 def queued(bench: Bench, name: str) -> WorkloadQueued:
     bench.facts(facts.seen(facts.job(name)))
     return next(event for event in bench.settle() if isinstance(event, WorkloadQueued) and event.ref.name == name)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_job_on_its_way_out_is_not_queued(waits: bool) -> None:
+    """Its finalizers keep the object: once it has left the queue, nothing of it is queued again."""
+    bench = started()
+    job = facts.job("one")
+    if waits:
+        bench.facts(facts.seen(job))
+        bench.settle()
+    for generation in (2, 3):
+        going = replace(job, deleting=True, generation=generation, rv=facts.next_rv())
+        bench.facts(facts.seen(going))
+        bench.settle()
+    assert len(bench.happened(WorkloadQueued)) == int(waits)
+    gone = bench.happened(WorkloadDequeued) + bench.happened(QuotaReleased)
+    assert [event.reason for event in gone] == ["gone"] * int(waits)
 
 
 def test_a_class_that_stops_being_the_default_is_none() -> None:

@@ -209,7 +209,7 @@ def forms(kind: str) -> list[Obj]:
     """All the ways in which an object of a kind may be suspended."""
     plain = new(kind)
     found = [plain]
-    if KINDS[kind].annotated:
+    if KINDS[kind].suspend.annotation:
         by_both = new(kind)
         by_both["metadata"]["annotations"] = {SUSPEND: "true"}
         by_mark = set_to(kind, by_both, suspended=False)
@@ -224,7 +224,7 @@ def forms(kind: str) -> list[Obj]:
 def test_the_registry_says_which_kinds_the_annotation_suspends(kind: str) -> None:
     marked = set_to(kind, new(kind), suspended=False)
     marked["metadata"]["annotations"] = {SUSPEND: "true"}
-    assert read(kind, marked).suspended is KINDS[kind].annotated
+    assert read(kind, marked).suspended is KINDS[kind].suspend.annotation
 
 
 @each_kind

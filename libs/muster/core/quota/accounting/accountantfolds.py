@@ -24,7 +24,7 @@ from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.service import gpu_time
-from muster.core.workloads.registry import child_shard
+from muster.core.workloads.registry import child_shards
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
@@ -436,7 +436,7 @@ def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
 def synced(state: AccountantState, at: Position, event: Synced) -> None:
     """A fresh list may prove that the children of ended workloads are gone."""
     for uid in [uid for uid, entry in state.entries.items() if entry.idle_since]:
-        if child_shard(state.entries[uid].ref.kind) == event.kind:
+        if event.kind in child_shards(state.entries[uid].ref.kind):
             touched(state, at, uid)
 
 
