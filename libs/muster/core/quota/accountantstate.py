@@ -41,6 +41,10 @@ Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "ov
 """How a charged workload leaves by an order; empty for a workload that stays."""
 
 
+Lack = Literal["", "some", "all"]
+"""The pods that an admitted workload lacks, although its controller is to make them; empty: none."""
+
+
 def for_itself(leaving: Leaving) -> bool:
     """Whether the order to leave names no claimant: such an order is repeated after a refusal, ever later."""
     match leaving:
@@ -80,8 +84,13 @@ class Entry(Struct):
     """Log time of the resume; 0 while suspended."""
     ran: bool = False
     """The workload has been seen running."""
-    podless_since: int = 0
-    """Log time since when a workload that had pods has none; 0 with a pod, or before the first one."""
+    lack: Lack = ""
+    lacks_since: int = 0
+    """Log time since when the workload has had this lack of pods; 0 without a lack."""
+    looks: int = 0
+    """How often the actuator was told to read the refusal of the pods since then."""
+    refused: bool = False
+    """The newest answer was a refusal."""
     succeeded: bool = False
     """A pod has succeeded: the workload may be about to end."""
     pods: int = 0

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import suspend_field
 from muster.events import alarms, claims, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
@@ -215,13 +216,14 @@ def _applied(event: effects.EffectApplied) -> str:
         return "the pod that kept a GPU is deleted"
     if event.action == "remove_worker":
         return "the pod of the worker is deleted"
+    if event.action == "read_refusal":
+        return problems.line(event.problem) if event.problem is not None else "no Event names a refusal of its pods"
     if event.action == "gate":
         return f"the RayCluster follows the grant as of resourceVersion {event.rv}"
     if event.ref.kind == PODS.kind:
         return "the pod is evicted, and ends"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
-    refused = f"; {problems.line(event.problem)}" if event.problem is not None else ""
-    return f"{field} is {value} as of resourceVersion {event.rv}{refused}"
+    return f"{field} is {value} as of resourceVersion {event.rv}"
 
 
 _DONE = {
@@ -233,6 +235,7 @@ _DONE = {
     "free_gpu": "gpu freed",
     "gate": "max written",
     "remove_worker": "pod deleted",
+    "read_refusal": "looked",
 }
 _NOT_DONE = {
     "resume": "not resumed",
@@ -243,6 +246,7 @@ _NOT_DONE = {
     "free_gpu": "gpu kept",
     "gate": "max not set",
     "remove_worker": "not deleted",
+    "read_refusal": "not looked",
 }
 """The word for a refused write to an object."""
 for _name, _words in (("_DONE", _DONE), ("_NOT_DONE", _NOT_DONE)):
@@ -400,6 +404,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
         "suspends",
         lambda e, _: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
     ),
+    d.PodsAwaited: ("looks", lambda e, _: f"pods of it are lacking: its Events since {rfc3339(e.since)} are read"),
     d.GangAdmitted: ("admitted", events_jobs.admitted),
     d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),
     d.GangDeferred: ("no nodes", _alone(nodewords.lacks_nodes)),

@@ -203,7 +203,8 @@ def _pods_left(happening: Happening) -> str:
 
 def _held_up(happening: Happening) -> str:
     assert happening.pod is not None
-    return f"{happening.pod.code}: pod {happening.name}: {matter(happening.pod)}"
+    whose = f"pod {happening.name}: " if happening.name else ""
+    return f"{happening.pod.code}: {whose}{matter(happening.pod)}"
 
 
 CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {

@@ -58,6 +58,10 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
         lambda trouble: f"container {trouble.container} cannot be created{_said(trouble)}",
         "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
     ),
+    "PodsRefused": (
+        lambda trouble: f"the cluster refuses its pods: {trouble.said!r}",
+        "change what the refusal names: its controller tries again",
+    ),
     "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
     "InitWaiting": (
         lambda trouble: f"init container {trouble.container} has not ended",
@@ -83,7 +87,9 @@ def reason(held: HeldUp) -> Reason:
     """One code and one sentence, without a span of time: objects are not written as time passes."""
     trouble, way_out = held.first.trouble, WORDS[held.code][1]
     more = f" ({counted(held.pods - 1, 'more pod')} with the same cause)" if held.pods > 1 else ""
-    text = f"Pod {held.first.name}{more}: {matter(trouble)}; {way_out}"
+    matters = matter(trouble)
+    whose = f"Pod {held.first.name}{more}: {matters}" if held.first.name else f"{matters[0].upper()}{matters[1:]}"
+    text = f"{whose}; {way_out}"
     return Reason(held.code, f"{held.code}:{text}", text)
 
 
