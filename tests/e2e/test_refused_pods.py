@@ -50,7 +50,9 @@ async def cluster(muster_plane: ControlPlane) -> AsyncIterator[Cluster]:
         await kube.patch(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system", patch=rules)
         made = [await kube.create(QUOTA | named), await kube.create(RANGE | named)]
         for kind, spec in (("ValidatingAdmissionPolicy", RULES), ("ValidatingAdmissionPolicyBinding", BOUND)):
-            made.append(await kube.create({"apiVersion": POLICY, "kind": kind, "metadata": {"name": NAMED}, "spec": spec}))
+            made.append(
+                await kube.create({"apiVersion": POLICY, "kind": kind, "metadata": {"name": NAMED}, "spec": spec})
+            )
         try:
             yield cluster
         finally:
@@ -102,7 +104,9 @@ async def test_who_refused_the_pods_is_told_and_the_jobs_come_back(
             for name in REFUSERS:
                 unit = await kube.find(SCHEDULING, "QueueUnit", name + KINDS["Job"].unit_suffix, "video") or {}
                 units[name] = str((unit.get("status") or {}).get("message"))
-            lacking = {name for name, words in REFUSERS.items() if words not in units[name]} | {*await lacks("PodsRefused")}
+            lacking = {name for name, words in REFUSERS.items() if words not in units[name]} | {
+                *await lacks("PodsRefused")
+            }
             return lacking <= {"lost"}  # Its controller waits for ten seconds before it makes the next pod.
 
         try:

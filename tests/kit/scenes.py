@@ -29,7 +29,7 @@ from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
-from muster.model.problem import FieldProblem, problem
+from muster.model.problem import problem
 from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
@@ -76,9 +76,7 @@ class Scene(Play):
         )
         refusal = problem("", "pods_refused", said=words) if words else None
         cause = Cause(seq, item)
-        effect = EffectApplied(
-            cause=cause, ref=look.ref, attempt=look.attempt, action="read_refusal", problem=refusal
-        )
+        effect = EffectApplied(cause=cause, ref=look.ref, attempt=look.attempt, action="read_refusal", problem=refusal)
         self.bench.append("actuator", "input", [effect])
         self.settle()
 

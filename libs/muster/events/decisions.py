@@ -303,8 +303,8 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: SuspensionReason
     problem: FieldProblem | None = None
-    """``no_pods``: the time without pods, or with refused pods. ``unschedulable``: kube-scheduler's answer, or the number
-    of pods without a node.
+    """``no_pods``: the time without pods, or with refused pods. ``unschedulable``: kube-scheduler's answer, or the
+    number of pods without a node.
     """
 
 

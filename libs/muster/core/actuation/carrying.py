@@ -46,7 +46,6 @@ from muster.core.actuation.podwrites import (
 )
 from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.workloads.registry import resource_of
-from muster.events.effects import EffectApplied
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 from muster.model.problem import problem
 

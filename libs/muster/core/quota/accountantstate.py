@@ -88,7 +88,7 @@ class Entry(Struct):
     lacks_since: int = 0
     """Log time since when the workload has had this lack of pods; 0 without a lack."""
     looks: int = 0
-    """How often the actuator was told to read the refusal of the pods since then."""
+    """The looks for a refusal of the pods that were ordered since then."""
     refused: bool = False
     """The newest answer was a refusal."""
     succeeded: bool = False

@@ -119,9 +119,9 @@ class ObjectFolds:
             self._mark.jobs(job)
             self._history.held_up(state, at, job, before)
         workload = state.queues.workloads.get(job)
-        if workload is not None and state.presence.live_pods(job) >= at_once(workload.pod_sets):
-            if state.pods.refused(job, "", state.now):
-                self._mark.jobs(job)
+        whole = workload is not None and state.presence.live_pods(job) >= at_once(workload.pod_sets)
+        if whole and state.pods.refused(job, "", state.now):
+            self._mark.jobs(job)
         self._mark.gangs(gangsshown.pod_observed(state.gangs, event))
         meet_gang(state, event.pod.ref)
 

@@ -21,7 +21,7 @@ from muster.events.facts import PodObserved
 from muster.model.keys import Intent
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import PodSet
-from muster.told.views.story import Story, JobStory
+from muster.told.views.story import JobStory, Story
 
 
 def begun(**rules: str) -> Scene:
@@ -183,6 +183,7 @@ def test_what_refused_the_pods_is_told_with_the_suspension() -> None:
     told = story_of(scene)
     assert f"the cluster refuses its pods: {WORDS!r}" in told.standing.text
     assert told.standing.text.count(WORDS) == 1
+
 
 def in_part(**rules: str) -> Scene:
     """`one` is to have three pods, and has two."""
