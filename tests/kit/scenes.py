@@ -67,7 +67,7 @@ class Scene(Play):
         self.lines(f"resumed {name}", f"runs {name}")
 
     def read(self, words: str = "") -> None:
-        """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: no Event tells."""
+        """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""
         seq, item, look = next(
             (stored.seq, item, event)
             for stored in reversed(self.bench.log)
