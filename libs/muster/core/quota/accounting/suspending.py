@@ -99,7 +99,7 @@ def note_lack(state: AccountantState, entry: Entry) -> None:
 def _lack_of(state: AccountantState, entry: Entry) -> Lack:
     """A job with a succeeded pod may make fewer pods; the bridge decides the size of a cluster that scales itself."""
     workload, pods = state.workloads.get(entry.ref.uid), state.presence.live_pods(entry.ref.uid)
-    if workload is None or not (entry.admitted and entry.since) or entry.leaving or not can_suspend(workload):
+    if workload is None or not entry.since or entry.leaving or not can_suspend(workload):
         return ""
     if not pods:
         return "" if entry.ran and not entry.made else "all"
