@@ -274,7 +274,8 @@ def _hangs(change: Change) -> Change:
 def _is_begun(change: Change) -> bool:
     """Whether a write comes before the operator has seen the first pod."""
     status = change.object.get("status") or {}
-    ready = status.get("state") == "ready" or status.get("jobDeploymentStatus", "") not in PODLESS
+    serves = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    ready = serves or status.get("state") == "ready" or status.get("jobDeploymentStatus", "") not in PODLESS
     return change.kind in (*OWNERS, "RayCluster") and not ready
 
 
@@ -316,16 +317,17 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
                     bench.append("actuator", "input", [effect])
         read = len(bench.log)
         running, charges = truth.running(), bench.states["quota_accountant"].ledger.charges
+        workloads = bench.states["quota_accountant"].workloads
         leaves = {event.ref.uid for event in bench.happened(SuspensionOrdered)}
         asked = {uid: truth.said().get(uid, {}) for uid in charges}
         for uid in [*since]:
             if uid not in charges or uid in leaves:
                 del since[uid]
         for uid in sorted(charges.keys() - leaves):
-            if truth.objects[uid]["kind"] == "RayJob" and not truth.objects[uid]["spec"].get(
-                "shutdownAfterJobFinishes"
-            ):
-                continue  # KubeRay does not suspend it, so it is never admitted, and nothing can stop it.
+            known = workloads.get(uid)
+            if known is not None and known.refusal is not None:
+                since.pop(uid, None)
+                continue  # Muster admits no such object, and KubeRay stops none.
             pods, asks = running.get(uid, {}), asked[uid]
             if any(pods.get(name, 0) < amount for name, amount in asks.items()) or not pods:
                 since.setdefault(uid, bench.now)

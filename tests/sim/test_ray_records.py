@@ -34,7 +34,11 @@ def test_muster_is_right_at_every_line(path: Path) -> None:
 @pytest.mark.parametrize("path", [each for each in RECORDS if each.parent.name == "1.7.0"], ids=lambda path: path.stem)
 def test_nothing_is_charged_and_idle(path: Path, how: Disturbance) -> None:
     """Beside finalizers that hang, pods that the cluster refuses, and a controller that is late."""
-    assert idle(path, how) == []
+    lines = idle(path, how)
+    if how == "some pods are refused" and "-autoscaling-" in path.name:
+        assert lines, "the growth of a cluster that scales itself stays granted (decision record 155)"
+    else:
+        assert lines == []
 
 
 @pytest.mark.parametrize("how", ["pods are refused", "some pods are refused", "the controller is late"])

@@ -41,10 +41,6 @@ Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved", "ov
 """How a charged workload leaves by an order; empty for a workload that stays."""
 
 
-Lack = Literal["", "some", "all"]
-"""The pods that an admitted workload lacks, although its controller is to make them; empty: none."""
-
-
 def for_itself(leaving: Leaving) -> bool:
     """Whether the order to leave names no claimant: such an order is repeated after a refusal, ever later."""
     match leaving:
@@ -84,9 +80,10 @@ class Entry(Struct):
     """Log time of the resume; 0 while suspended."""
     ran: bool = False
     """The workload has been seen running."""
-    lack: Lack = ""
     lacks_since: int = 0
-    """Log time since when the workload has had this lack of pods; 0 without a lack."""
+    """Log time since when the workload has lacked pods that its controller is to make; 0 without a lack."""
+    podless_since: int = 0
+    """Log time since when the workload has lacked all pods; 0 with a pod."""
     looks: int = 0
     """The looks for a refusal of the pods that were ordered since then."""
     refused: bool = False

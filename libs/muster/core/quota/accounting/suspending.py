@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Lack, can_suspend
+from muster.core.quota.accountantstate import AccountantState, Entry, Judged, can_suspend
 from muster.core.quota.demand import asks_of, chain_of
 from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
 from muster.events.decisions import SuspensionOrdered
@@ -89,34 +89,33 @@ LOOKS = 32
 
 
 def note_lack(state: AccountantState, entry: Entry) -> None:
-    """Remember since when the workload lacks all pods, or some."""
-    lack = _lack_of(state, entry)
-    if lack != entry.lack:
-        entry.lack, entry.lacks_since = lack, state.now if lack else 0
-        entry.looks, entry.refused = 0, False
+    """Remember since when the workload lacks pods, and since when it lacks all pods.
 
-
-def _lack_of(state: AccountantState, entry: Entry) -> Lack:
-    """A job with a succeeded pod may make fewer pods; the bridge decides the size of a cluster that scales itself."""
+    A job with a succeeded pod may make fewer pods; the bridge decides the size of a cluster that scales itself.
+    """
     workload, pods = state.workloads.get(entry.ref.uid), state.presence.live_pods(entry.ref.uid)
-    if workload is None or not entry.since or entry.leaving or not can_suspend(workload):
-        return ""
-    if not pods:
-        return "" if entry.ran and not entry.made else "all"
-    return "some" if pods < at_once(workload.pod_sets) and not (entry.succeeded or entry.groups) else ""
+    lacks = workload is not None and entry.since > 0 and not entry.leaving and can_suspend(workload)
+    if workload is not None and pods:
+        lacks = lacks and pods < at_once(workload.pod_sets) and not (entry.succeeded or entry.groups)
+    elif entry.ran and not entry.made:
+        lacks = False  # Its pods are not seen.
+    entry.lacks_since = (entry.lacks_since or state.now) if lacks else 0
+    entry.podless_since = (entry.podless_since or state.now) if lacks and not pods else 0
+    if not lacks:
+        entry.looks, entry.refused = 0, False
 
 
 def _lacking_at(state: AccountantState, entry: Entry) -> int | None:
     """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others."""
+    since = entry.lacks_since if entry.refused else 0 if entry.succeeded else entry.podless_since
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
-    idle = entry.lack == "all" and not entry.succeeded
-    return entry.lacks_since + limit if limit and entry.lack and (idle or entry.refused) else None
+    return since + limit if limit and since else None
 
 
 def look_at(state: AccountantState, entry: Entry) -> int | None:
     """Log time of the next look for a refusal of the pods; None where no pod is lacking."""
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
-    return entry.lacks_since + (limit << entry.looks) // LOOKS if limit and entry.lack else None
+    return entry.lacks_since + (limit << entry.looks) // LOOKS if limit and entry.lacks_since else None
 
 
 def looked(state: AccountantState, entry: Entry) -> None:
@@ -188,9 +187,9 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
 def said_of(state: AccountantState, entry: Entry, why: Why) -> FieldProblem | None:
     """The lack of pods, since when. For a gang without places, the verdict of kube-scheduler, or else its progress."""
     if why == "no_pods":
+        if entry.podless_since:
+            return problem("", "no_pods", seconds=(state.now - entry.podless_since) // 1000)
         seconds, pods = (state.now - entry.lacks_since) // 1000, state.presence.live_pods(entry.ref.uid)
-        if not pods:
-            return problem("", "no_pods", seconds=seconds)
         return problem("", "rest_refused", seconds=seconds, pods=pods)
     if why != "unschedulable":
         return None
