@@ -36,7 +36,7 @@ def test_nothing_is_charged_and_idle(path: Path, how: Disturbance) -> None:
     """Beside finalizers that hang, pods that the cluster refuses, and a controller that is late."""
     lines = idle(path, how)
     if how == "some pods are refused" and "-autoscaling-" in path.name:
-        assert lines, "the growth of a cluster that scales itself stays granted (decision record 155)"
+        assert lines, "a cluster that scales itself is not suspended for its growth (decision record 155)"
     else:
         assert lines == []
 

@@ -91,12 +91,12 @@ LOOKS = 32
 def note_lack(state: AccountantState, entry: Entry) -> None:
     """Remember since when the workload lacks pods, and since when it lacks all pods.
 
-    A job with a succeeded pod may make fewer pods; the bridge decides the size of a cluster that scales itself.
+    A job with a succeeded pod may make fewer pods.
     """
     workload, pods = state.workloads.get(entry.ref.uid), state.presence.live_pods(entry.ref.uid)
     lacks = workload is not None and entry.since > 0 and not entry.leaving and can_suspend(workload)
     if workload is not None and pods:
-        lacks = lacks and pods < at_once(workload.pod_sets) and not (entry.succeeded or entry.groups)
+        lacks = lacks and pods < at_once(workload.pod_sets) and not entry.succeeded
     elif entry.ran and not entry.made:
         lacks = False  # Its pods are not seen.
     entry.lacks_since = (entry.lacks_since or state.now) if lacks else 0
@@ -106,8 +106,11 @@ def note_lack(state: AccountantState, entry: Entry) -> None:
 
 
 def _lacking_at(state: AccountantState, entry: Entry) -> int | None:
-    """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others."""
-    since = entry.lacks_since if entry.refused else 0 if entry.succeeded else entry.podless_since
+    """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others. A
+    cluster that scales itself is not suspended for its growth.
+    """
+    idle = entry.podless_since if entry.refused or not entry.succeeded else 0
+    since = entry.lacks_since if entry.refused and not entry.groups else idle
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
     return since + limit if limit and since else None
 
