@@ -104,6 +104,7 @@ REDELIVERIES: Mapping[str, str] = {
     "gpu_reservation_ended": "changes nothing: that pod is being deleted, or gone",
     "plan_tried": "changes nothing: the plan it is about has been answered",
     "plan_stale": "changes nothing: the proposal it answers is gone",
+    "pods_awaited": "the Events are read once more, and the next look is later",
     "pods_denied": "changes nothing: the same refusal is known",
     "pods_proposed": "is answered once more: those that are charged may be placed already",
     "pods_reserved": "changes nothing: they may be placed already",

@@ -13,17 +13,22 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kit.bench import Bench
 from kit.facts import node, tree
 from muster.core.objects.meta import UnreadableError
 from muster.core.reading.watched import WATCHED
 from muster.core.stage import REQUIRED_KINDS
+from muster.events.base import Cause
+from muster.events.decisions import PodsAwaited, SuspensionOrdered
+from muster.events.effects import EffectApplied
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
 from muster.model.keys import Ref
+from muster.model.problem import problem
 from muster.model.resources import parse_quantity
 
 Object = dict[str, Any]
@@ -246,6 +251,119 @@ def _served(bench: Bench, truth: Truth) -> Iterator[str]:
             yield f"the head of {cluster.ref} is served at {name}:{ports['gcs-server']}, not at {gcs}"
         if not ports and uid not in truth.gone and truth.live("Service"):
             yield f"the head of {cluster.ref} is looked for at {name}, and there are {sorted(services)}"
+
+
+# --- what goes wrong around a cluster ---------------------------------------------------------------------------------
+
+Disturbance = Literal["finalizers hang", "pods are refused", "some pods are refused", "the controller is late"]
+LIMIT_S, STEP_S, LATE_MS = 60, 10, 90_000
+SLOWER = 10
+"""Nobody ends a record while its pods are refused."""
+PODLESS = ("", "New", "Initializing", "Suspending", "Suspended")
+"""Words of KubeRay for a RayJob without a cluster that is ready."""
+
+
+def disturbed(record: list[Change], how: Disturbance) -> list[Change]:
+    """A record beside neighbours that do not do what the operator expects."""
+    if how == "finalizers hang":
+        return [
+            _hangs(change) if change.gone and change.kind in (*OWNERS, "RayCluster") else change for change in record
+        ]
+    if how == "the controller is late":
+        first = next((number for number, change in enumerate(record) if change.kind == "Pod"), len(record))
+        return [*record[:first], *(replace(each, t_ms=each.t_ms + LATE_MS) for each in record[first:])]
+    part, stopped = how == "some pods are refused", set[str]()
+    kept: list[Change] = []
+    ends: list[tuple[set[str], Change]] = []
+    for change in record:
+        meta, spec = change.object["metadata"], change.object.get("spec") or {}
+        if "deletionTimestamp" in meta or spec.get("suspend"):
+            stopped.add(meta["uid"])  # By its user: its operator removes what it has made.
+        if change.gone and change.kind in (*OWNERS, "RayCluster"):
+            ends.append(({meta["uid"], *(owner["uid"] for owner in meta.get("ownerReferences") or ())}, change))
+        elif _is_begun(change) or (part and _is_head(change)):
+            kept.append(change)
+        kept += [replace(end, t_ms=change.t_ms) for owners, end in ends if owners & stopped]
+        ends = [(owners, end) for owners, end in ends if not owners & stopped]
+    return [replace(change, t_ms=change.t_ms * SLOWER) for change in kept]
+
+
+def _hangs(change: Change) -> Change:
+    meta = {**change.object["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return replace(change, gone=False, object={**change.object, "metadata": meta})
+
+
+def _is_begun(change: Change) -> bool:
+    """Whether a write comes before the operator has seen the first pod."""
+    status = change.object.get("status") or {}
+    serves = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    ready = serves or status.get("state") == "ready" or status.get("jobDeploymentStatus", "") not in PODLESS
+    return change.kind in (*OWNERS, "RayCluster") and not ready
+
+
+def _is_head(change: Change) -> bool:
+    return change.kind == "Pod" and change.object["metadata"]["labels"].get("ray.io/node-type") == "head"
+
+
+def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
+    """What is charged, lacks pods, and is not ordered to leave after LIMIT_S. Each look
+    for a refusal of pods finds one, where pods are refused. ``limit_s``: 0 for a tree without a limit.
+    """
+    bench, truth, since, found = Bench(check=False), Truth(), dict[str, int](), list[str]()
+    record = disturbed([*changes(path)], how)
+    leaf = node("a", ROOM, ROOM, tuple(sorted({each.object["metadata"]["namespace"] for each in record})))
+    bench.facts(KindsConfigured(kinds=("RayJob", "RayCluster", "RayService", "Job"), required=REQUIRED_KINDS))
+    rules = {"start-timeout": f"{limit_s}s", "paused": "admissions"}
+    bench.facts(tree(node("root", ROOM, ROOM, children=(leaf,)), profile="full", rules=rules))
+    bench.synced()
+    bench.settle()
+    start, read, words = bench.now, 0, problem("", "pods_refused", said="exceeded quota")
+    end_ms = record[-1].t_ms + 3 * LIMIT_S * 1000 if record else 0
+    while record or bench.now < start + end_ms:
+        if record and bench.now >= start + record[0].t_ms:
+            change = record.pop(0)
+            truth.take(change)
+            if change.kind in SHARDS:
+                _seen_all(bench, change)
+        else:
+            ahead = record[0].t_ms if record else end_ms
+            bench.pass_time(min(start + ahead - bench.now, STEP_S * 1000))
+        bench.settle()
+        for stored in bench.log[read:]:
+            for item, event in enumerate(stored.commit.events):
+                if isinstance(event, PodsAwaited) and how.endswith("refused"):
+                    effect = EffectApplied(
+                        cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, action="read_refusal",
+                        problem=words,
+                    )  # fmt: skip
+                    bench.append("actuator", "input", [effect])
+        read = len(bench.log)
+        running, charges = truth.running(), bench.states["quota_accountant"].ledger.charges
+        workloads = bench.states["quota_accountant"].workloads
+        leaves = {event.ref.uid for event in bench.happened(SuspensionOrdered)}
+        asked = {uid: truth.said().get(uid, {}) for uid in charges}
+        for uid in [*since]:
+            if uid not in charges or uid in leaves:
+                del since[uid]
+        for uid in sorted(charges.keys() - leaves):
+            known = workloads.get(uid)
+            if known is not None and known.refusal is not None:
+                since.pop(uid, None)
+                continue  # Muster admits no such object, and KubeRay stops none.
+            pods, asks = running.get(uid, {}), asked[uid]
+            if any(pods.get(name, 0) < amount for name, amount in asks.items()) or not pods:
+                since.setdefault(uid, bench.now)
+            else:
+                since.pop(uid, None)
+            waited_s = (bench.now - since.get(uid, bench.now)) // 1000
+            if waited_s > LIMIT_S + STEP_S:
+                found.append(f"{truth.objects[uid]['metadata']['name']} is charged, and idle for {waited_s} s")
+    return [*dict.fromkeys(found)]
+
+
+def _seen_all(bench: Bench, change: Change) -> None:
+    for trouble in _seen(bench, SHARDS[change.kind], change):
+        raise AssertionError(trouble)
 
 
 # --- samples --------------------------------------------------------------------------------------------------------

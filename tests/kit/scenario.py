@@ -51,6 +51,7 @@ from muster.events.decisions import (
     GangDeferred,
     PlacesFound,
     PlacesReleased,
+    PodsAwaited,
     PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
@@ -405,6 +406,8 @@ def tell(event: Event) -> str:
             return f"charged {event.ref.key} #{event.attempt} with {format_vector(event.request)}{more}"
         case WorkloadAdopted():
             return f"adopted {event.ref.key} #{event.attempt} in {event.queue}: {ADOPTED[event.reason]}"
+        case PodsAwaited():
+            return f"looks for a refusal of the pods of {event.ref.key}"
         case SuspensionRecorded():
             return f"suspended outside {event.ref.key} #{event.attempt}"
         case GangAdmitted():

@@ -29,7 +29,7 @@ from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
-from muster.model.problem import FieldProblem, problem
+from muster.model.problem import problem
 from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
@@ -66,8 +66,22 @@ class Scene(Play):
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
 
-    def suspended(self, name: str, refusal: FieldProblem | None = None) -> None:
-        """The actuator suspends it, and nothing of it is left. ``refusal``: of its pods."""
+    def read(self, words: str = "") -> None:
+        """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""
+        seq, item, look = next(
+            (stored.seq, item, event)
+            for stored in reversed(self.bench.log)
+            for item, event in enumerate(stored.commit.events)
+            if isinstance(event, d.PodsAwaited)
+        )
+        refusal = problem("", "pods_refused", said=words) if words else None
+        cause = Cause(seq, item)
+        effect = EffectApplied(cause=cause, ref=look.ref, attempt=look.attempt, action="read_refusal", problem=refusal)
+        self.bench.append("actuator", "input", [effect])
+        self.settle()
+
+    def suspended(self, name: str) -> None:
+        """The actuator suspends it, and nothing of it is left."""
         order = next(
             (stored.seq, event)
             for stored in reversed(self.bench.log)
@@ -77,7 +91,7 @@ class Scene(Play):
         job, rv = self.jobs[name], facts.next_rv()
         attempt = order[1].victims[0].attempt if isinstance(order[1], d.EvictionOrdered) else order[1].attempt
         cause = Cause(order[0], 0)
-        effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv, action="suspend", problem=refusal)
+        effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv, action="suspend")
         self.bench.append("actuator", "input", [effect])
         self._change(name, rv=rv, suspended=True, phase="suspending", settled=False, generation=job.generation + 1)
         self.settle()

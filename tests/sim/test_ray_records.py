@@ -10,11 +10,12 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from kit.compose import REPOSITORY
-from kit.kuberayrecords import wrong
+from kit.kuberayrecords import Disturbance, idle, wrong
 
 FOLDER = Path(os.environ.get("MUSTER_TEST_RECORDS", REPOSITORY / "tests" / "kit" / "records" / "kuberay"))
 RECORDS = sorted(FOLDER.glob("*/*.jsonl.gz"))
@@ -27,6 +28,23 @@ def test_the_sample_is_there() -> None:
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
 def test_muster_is_right_at_every_line(path: Path) -> None:
     assert wrong(path) == []
+
+
+@pytest.mark.parametrize("how", get_args(Disturbance))
+@pytest.mark.parametrize("path", [each for each in RECORDS if each.parent.name == "1.7.0"], ids=lambda path: path.stem)
+def test_nothing_is_charged_and_idle(path: Path, how: Disturbance) -> None:
+    """Beside finalizers that hang, pods that the cluster refuses, and a controller that is late."""
+    lines = idle(path, how)
+    if how == "some pods are refused" and "-autoscaling-" in path.name:
+        assert lines, "a cluster that scales itself is not suspended for its growth (decision record 155)"
+    else:
+        assert lines == []
+
+
+@pytest.mark.parametrize("how", ["pods are refused", "some pods are refused", "the controller is late"])
+def test_the_judge_sees_what_is_idle(how: Disturbance) -> None:
+    path = next(each for each in RECORDS if each.name.startswith("rayjob-k8sjobmode."))
+    assert idle(path, how, limit_s=0)
 
 
 def test_the_judge_sees_a_pod_that_nobody_counts(tmp_path: Path) -> None:

@@ -303,9 +303,20 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: SuspensionReason
     problem: FieldProblem | None = None
-    """``no_pods``: the time without pods. ``unschedulable``: kube-scheduler's answer, or the number of pods without a
-    node.
+    """``no_pods``: the time without pods, or with refused pods. ``unschedulable``: kube-scheduler's answer, or the
+    number of pods without a node.
     """
+
+
+class PodsAwaited(Decision, frozen=True, kw_only=True):
+    """An admitted workload has had no pods, or fewer than its controller is to make at once, for some time: the
+    actuator reads the refusal of the pods from the Events of the workload and of its children.
+    """
+
+    ref: Ref
+    attempt: int
+    since: int
+    """Log time (ms) from which an Event counts: an earlier one may be about a pod that was made since."""
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------
@@ -391,6 +402,7 @@ AnyDecision = (
     | ReclaimDeferred
     | EvictionOrdered
     | SuspensionOrdered
+    | PodsAwaited
     | GangAdmitted
     | GangAwaitingNodes
     | GangDeferred

@@ -19,10 +19,13 @@ withdrawn     a pod that is to lose its node again has not been bound to it, and
 """
 
 
-Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker"]
+Action = Literal[
+    "resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker", "read_refusal"
+]
 """What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
 ProvisioningRequest (the ref, with its name for a uid) is made or removed; a pod (the ref) that
-keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to the granted number."""
+keeps an unused GPU device is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to the granted number; the
+Events of a job that lacks pods are read."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):
@@ -34,7 +37,7 @@ class EffectApplied(Event, frozen=True, kw_only=True):
     rv: int = 0
     action: Action = "resume"
     problem: FieldProblem | None = None
-    """For a suspended job that had no pods: the refusal of the pods, in the words of the refuser (``said``)."""
+    """``read_refusal``: the refusal of the job's pods, in the words of the refuser (``said``); None: no Event tells."""
 
 
 class EffectFailed(Event, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ SuspensionReason = Literal["running_timeout", "no_pods", "stale_gang", "unschedu
 """Why an admitted workload is ordered to be suspended, for no other job:
 
 running_timeout  the workload did not run within the time limit of its queue
-no_pods          the workload has had no pods for too long
+no_pods          the workload has had no pods, or pods that the cluster refuses, for too long
 stale_gang       the workload had fewer pods than its gang needs for too long
 unschedulable    kube-scheduler has no places for the workload's gang
 overuse          the workload ran beyond its admission, and its quota is above the max

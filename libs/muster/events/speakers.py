@@ -30,6 +30,7 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         decisions.QuotaReleased,
         decisions.EvictionOrdered,
         decisions.SuspensionOrdered,
+        decisions.PodsAwaited,
         charges.ChargeChanged,
         shares.SharesChanged,
         claims.ClaimOpened,

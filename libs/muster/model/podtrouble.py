@@ -17,6 +17,7 @@ PodCode = Literal[
     "CrashLoopBackOff",
     "ImagePullBackOff",
     "ContainerNotCreated",
+    "PodsRefused",
     "Unschedulable",
     "InitWaiting",
 ]
@@ -43,6 +44,8 @@ class PodTrouble(Struct, frozen=True, gc=False, omit_defaults=True):
     """How many nodes there are, where none takes it,"""
     refused: tuple[NodesRefuse, ...] = ()
     """and why they do not."""
+    said: str = ""
+    """The words of the refuser, of pods that the cluster does not let be made."""
 
     @property
     def gist(self) -> PodTrouble:

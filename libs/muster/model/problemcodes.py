@@ -193,6 +193,7 @@ GangCode = Literal[
     "few_have_nodes",
     "no_pods",
     "pods_refused",
+    "rest_refused",
     "domain_short",
     "domain_none",
     "domain_not_for_all",

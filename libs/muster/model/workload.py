@@ -56,6 +56,11 @@ def together(pod_sets: Iterable[PodSet]) -> int:
     return least(pod_set for pod_set in pod_sets if not pod_set.later)
 
 
+def at_once(pod_sets: Iterable[PodSet]) -> int:
+    """How many pods of these sets the controller is to make without waiting for others."""
+    return sum(pod_set.count for pod_set in pod_sets if not pod_set.later)
+
+
 def gpu_amounts(pod_sets: Iterable[PodSet]) -> GpuAmounts:
     """The amounts of GPU memory that the requests of these sets count as whole devices."""
     amounts: GpuAmounts = {}

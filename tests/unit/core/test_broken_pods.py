@@ -78,7 +78,8 @@ def told(scene: Scene) -> tuple[ReadState, str, list[Any]]:
 
 
 def test_every_code_of_a_pod_is_reached() -> None:
-    assert {code for _, code, _ in BROKEN.values()} == set(WORDS)
+    of_no_pod = {"PodsRefused"}  # Of pods that are not made: test_no_pods.
+    assert {code for _, code, _ in BROKEN.values()} | of_no_pod == set(WORDS)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -23,6 +23,7 @@ from muster.core.actuation.orders import (
     Gating,
     Order,
     Outstanding,
+    Reading,
     Removing,
     Reread,
     RetryLater,
@@ -45,12 +46,14 @@ from muster.core.actuation.podwrites import (
 )
 from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.workloads.registry import resource_of
-from muster.events.effects import EffectApplied
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
-from muster.model.problem import FieldProblem, problem
+from muster.model.problem import problem
 
 REREADS = 5
 """Rebuilds of a patch on the reread object, after failed tests of the patch, before the patch counts as refused."""
+
+CHILDREN_READ = 8
+"""The children of a job whose Events are read, the newest first."""
 
 
 class Request(Struct, frozen=True):
@@ -104,6 +107,7 @@ def _tables(state: ActuatorState) -> tuple[Mapping[str, Order], ...]:
         state.unbinds,
         state.binds,
         state.gating,
+        state.reading,
     )
 
 
@@ -122,6 +126,8 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = pod
             return _gate(order, state)
         case Removing():
             return _remove(order)
+        case Reading():
+            return _read(order, state())
         case Outstanding():
             return _evict(order) if order.ref.kind == PODS.kind else _patch(order, state)
     raise AssertionError(f"there is no way to carry out {order}")
@@ -140,7 +146,6 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
             return stays
     known = state().known.get(order.ref.uid, Known())
     gathered = order.together == 0
-    refusal = (yield from _refusal(order, state())) if order.podless_since else None
     for _ in range(REREADS):
         if not gathered and patches.groups(order, known):
             trouble = yield from _gather(order, known, state().seq)
@@ -150,8 +155,6 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         request = first_request(order, known)
         reply = yield request
         answer = patched(order, reply.status, reply.body)
-        if isinstance(answer, EffectApplied) and refusal is not None:
-            return replace(answer, problem=refusal)
         if not isinstance(answer, Reread):
             return answer
         reread = yield Request("GET", request.path)
@@ -162,18 +165,20 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     return RetryLater("conflict", problem("", "keeps_changing"))
 
 
-def _refusal(order: Outstanding, state: ActuatorState) -> Generator[Request, Reply, FieldProblem | None]:
-    """What refused the pods of a job, by the Events about the newest child, or else about the job; None: no Event
-    tells. The controller of the pods tells it of its own object, and that is the child that was made last.
+def _read(order: Reading, state: ActuatorState) -> Steps:
+    """The refusal of a job's pods, by the Events about the children that were made last, or else about the job. The
+    controller that makes the pods tells a refusal of its own object.
     """
-    children = [uid for uid, owner in state.children.items() if owner == order.ref.uid]
-    for uid in (*children[-1:], order.ref.uid):
+    family = [order.ref.uid]
+    for uid in family:
+        family += [child for child, owner in state.children.items() if owner == uid]
+    for uid in (*family[:0:-1][:CHILDREN_READ], order.ref.uid):
         query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning", "limit": "100"}
         listed = yield Request("GET", EVENTS.path(order.ref.namespace), query=query)
-        refusal = read_refusal(listed.status, listed.body, order.podless_since)
+        refusal = read_refusal(listed.status, listed.body, order.since)
         if refusal is not None:
-            return refusal
-    return None
+            return replace(applied(order), problem=refusal)
+    return applied(order)
 
 
 def _gather(order: Outstanding, known: Known, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:

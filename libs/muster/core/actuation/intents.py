@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 
 from muster.core.actuation.budgets import PodsLeaving
-from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Removing, Unbind
+from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Reading, Removing, Unbind
 from muster.core.autoscaling.bridgestate import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.stage import Stage, StageState
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
+    PodsAwaited,
     QuotaReleased,
     QuotaReserved,
     SuspensionOrdered,
@@ -112,12 +113,6 @@ def _turn(order: Outstanding) -> tuple[int, int, int, str]:
     return order.intent.generation, order.intent.seq, order.intent.item, order.ref.uid
 
 
-def _podless_since(at: Position, event: SuspensionOrdered) -> int:
-    """Log time since when a suspended job has had no pod, ms; 0 for a job that is suspended for another reason."""
-    seconds = event.problem.values.get("seconds") if event.problem is not None and event.reason == "no_pods" else None
-    return at.at - seconds * 1000 if isinstance(seconds, int) else 0
-
-
 class ActuatorState(StageState):
     """Outstanding admissions by workload uid, in the order of the decisions."""
 
@@ -150,6 +145,8 @@ class ActuatorState(StageState):
     """Workers to be deleted by us, not deleted by their operator, by uid of the pod."""
     gating: dict[str, Gating] = field(default_factory=dict)
     """RayClusters with a ``maxReplicas`` to be written, by uid of the cluster. A cluster may be a job."""
+    reading: dict[str, Reading] = field(default_factory=dict)
+    """Jobs whose Events are to be read, by uid."""
 
 
 class Actuator(Stage[ActuatorState]):
@@ -205,16 +202,17 @@ class Actuator(Stage[ActuatorState]):
             self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 
     def _suspended(self, state: ActuatorState, at: Position, event: SuspensionOrdered) -> None:
-        self._suspend(state, at, event.ref, event.attempt, since=_podless_since(at, event))
+        self._suspend(state, at, event.ref, event.attempt)
 
     @staticmethod
-    def _suspend(
-        state: ActuatorState, at: Position, ref: Ref, attempt: int, *, evicts: bool = False, since: int = 0
-    ) -> None:
+    def _suspend(state: ActuatorState, at: Position, ref: Ref, attempt: int, *, evicts: bool = False) -> None:
         intent = Intent(state.generation, at.seq, at.item)
-        state.outstanding[ref.uid] = Outstanding(
-            ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts, podless_since=since
-        )
+        state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts)
+
+    def _pods_awaited(self, state: ActuatorState, at: Position, event: PodsAwaited) -> None:
+        if state.reserved.get(event.ref.uid) == event.attempt:
+            intent = Intent(state.generation, at.seq, at.item)
+            state.reading[event.ref.uid] = Reading(event.ref, event.attempt, intent, event.since)
 
     def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
         """Bind all pods of the event; none when a pod of the event is gone by now.
@@ -284,7 +282,7 @@ class Actuator(Stage[ActuatorState]):
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         state.bases.pop(event.ref.uid, None)
-        for table in (state.resumed, state.leaving, state.going):
+        for table in (state.resumed, state.leaving, state.going, state.reading):
             table.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
@@ -300,6 +298,7 @@ class Actuator(Stage[ActuatorState]):
             "bind": state.binds,
             "gate": state.gating,
             "remove_worker": state.removing,
+            "read_refusal": state.reading,
         }
         unbind = state.unbinds.get(event.ref.uid) if event.action == "bind" else None
         if unbind is not None and unbind.cause == event.cause:

@@ -57,8 +57,6 @@ class Outstanding(Order, frozen=True):
     """{pod set: what is added to its pods for the nodes of its flavors}."""
     evicts: bool = False
     """The job is suspended for other jobs: PodDisruptionBudgets are checked first."""
-    podless_since: int = 0
-    """Of a job that is suspended because it has no pod: log time since when, ms; later Events tell a refusal."""
 
 
 class Bind(Order, frozen=True):
@@ -97,6 +95,14 @@ class Freeing(Order, frozen=True):
     """One pod to be deleted: the pod keeps an unused device."""
 
     action: Literal["free_gpu"] = "free_gpu"
+
+
+class Reading(Order, frozen=True):
+    """The Events about a job that lacks pods to be read."""
+
+    since: int
+    """ms; an earlier Event may be about a pod that was made since."""
+    action: Literal["read_refusal"] = "read_refusal"
 
 
 class Gating(Order, frozen=True):
@@ -265,7 +271,7 @@ def read_refusal(status: int, body: bytes, since: int) -> FieldProblem | None:
 
     The controller of a job reports the refusal in an Event about the job or a child: ``FailedCreate`` of the Job
     controller, ``FailedToCreateHeadPod`` of KubeRay, ``FailedCreatePod`` of others. The words are data of others.
-    ``since``: ms; earlier Events, but for SKEW_MS, are about an earlier attempt.
+    ``since``: ms; earlier Events, but for SKEW_MS, do not count.
     """
     if not 200 <= status < 300:
         return None

@@ -383,8 +383,10 @@ def parse_time(text: str) -> int:
     Reads RFC 3339 and the text Go prints for a time in any zone, with or without the name of the zone and the
     monotonic part (``2025-01-10 09:36:24.298639916 +0800 CST m=+132100.25``), as in the kube-queue annotations.
     """
+    text = text.strip()
     if not text or len(text) > 80:
         return 0
+    text = f"{text[:-1]}Z" if text.endswith("z") else text  # RFC 3339 allows small letters.
     match = _GO_TIME.fullmatch(text)
     if match:
         text = f"{match[1]}T{match[2]}{(match[3] or '')[:7]}{match[4]}:{match[5]}"

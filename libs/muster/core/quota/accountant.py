@@ -31,6 +31,7 @@ from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     EvictionOrdered,
+    PodsAwaited,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -326,10 +327,13 @@ class QuotaAccountant(Stage[AccountantState]):
     @staticmethod
     def _timeouts(state: AccountantState) -> Iterator[Decision]:
         ordered = set[str]()
-        for uid, at in state.deadlines.items():
+        for uid in [uid for uid, at in state.deadlines.items() if at <= state.now]:
             entry = state.entries[uid]
-            why = suspending.reason_due(state, entry) if at <= state.now else None
-            if why is not None:
+            why, look = suspending.reason_due(state, entry), suspending.look_at(state, entry)
+            if why is None and look is not None and look <= state.now:
+                since = entry.lacks_since + (state.now - entry.lacks_since) // 4
+                yield PodsAwaited(cause=entry.cause, ref=entry.ref, attempt=entry.attempt, since=since)
+            elif why is not None:
                 ordered.add(uid)
                 yield SuspensionOrdered(
                     cause=entry.cause if why in ("running_timeout", "no_pods") else state.causes.get(uid, entry.cause),

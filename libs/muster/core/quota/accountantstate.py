@@ -80,8 +80,14 @@ class Entry(Struct):
     """Log time of the resume; 0 while suspended."""
     ran: bool = False
     """The workload has been seen running."""
+    lacks_since: int = 0
+    """Log time since when the workload has lacked pods that its controller is to make; 0 without a lack."""
     podless_since: int = 0
-    """Log time since when a workload that had pods has none; 0 with a pod, or before the first one."""
+    """Log time since when the workload has lacked all pods; 0 with a pod."""
+    looks: int = 0
+    """The looks for a refusal of the pods that were ordered since then."""
+    refused: bool = False
+    """The newest answer was a refusal."""
     succeeded: bool = False
     """A pod has succeeded: the workload may be about to end."""
     pods: int = 0

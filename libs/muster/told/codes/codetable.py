@@ -209,6 +209,7 @@ POD_CODES: dict[PodCode, Stops] = {
     "CrashLoopBackOff": "breaks",
     "ImagePullBackOff": "breaks",
     "ContainerNotCreated": "breaks",
+    "PodsRefused": "breaks",
     "Unschedulable": "waits",
     "InitWaiting": "waits",
 }

@@ -112,7 +112,7 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
     reason = jobs.reason(status)
     if status.phase == "finished":
         return UnitState(reason.code, reason, admitted=False, passing=False)
-    reason = jobs.with_size(reason, status)
+    reason = jobs.with_the_rest(reason, status)
     row, charged = CODES[status.code], status.charge is not None
     phase = "Enqueued"
     if status.phase == "running":

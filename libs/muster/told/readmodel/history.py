@@ -26,6 +26,7 @@ from muster.events.facts import WorkloadObserved
 from muster.model.keys import Position, Ref, path_chain
 from muster.model.resources import Vector
 from muster.model.workload import Workload
+from muster.told.codes.codetable import HeldUp
 from muster.told.codes.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.told.readmodel.readstate import (
     GONE_KEPT,
@@ -509,6 +510,13 @@ class Historian:
                 record_of(state, ref).past.add(happening)
             if self._listener is not None and happening.what != "parked":  # The refused job is heard of.
                 self._listener(ref, happening)
+
+    def held_up(self, state: ReadState, at: Position, job: str, before: HeldUp | None) -> None:
+        """Write an entry for a job when the worst code of the job's pods has changed."""
+        held = state.pods.of(job, state.presence)
+        if held is not None and (before is None or before.code != held.code):
+            told = {"name": held.first.name, "pod": held.first.trouble}
+            self.below(state, job, happened(at, "pods_held_up", "step", **told))
 
     def below(self, state: ReadState, owner: str, happening: Happening) -> None:
         """Write an entry about an object that belongs to a job. ``owner``: uid of the job."""

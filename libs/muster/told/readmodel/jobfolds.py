@@ -36,6 +36,7 @@ from muster.events.reasons import SuspensionReason
 from muster.events.system import LogNearlyFull
 from muster.model.closed import total
 from muster.model.keys import Position
+from muster.model.problem import problem
 from muster.model.workload import Workload
 from muster.told.codes.values import Leaving, LeavingCode, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.history import Historian
@@ -303,6 +304,7 @@ class JobFolds:
         self._mark.tree()
         state.suspended_outside.pop(uid, None)
         state.lone.pop(uid, None)
+        state.pods.refused(uid, "", state.now)
         record = state.records.get(uid)
         if record is not None:
             record.released_at = state.now if record.admitted_at or record.adoption else record.released_at
@@ -376,12 +378,13 @@ class JobFolds:
         self._mark.jobs(event.ref.uid)
 
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
-        cause = Cause(at.seq, at.item)
-        self._leaves(
-            state, event.ref.uid, Leaving(_code_of(event.reason), state.generation, cause, problem=event.problem)
-        )
+        cause, refusal, why = Cause(at.seq, at.item), state.pods.refusal(event.ref.uid), event.problem
+        if refusal is not None and event.reason == "no_pods":
+            why = problem("", "pods_refused", said=refusal.trouble.said)
+        self._leaves(state, event.ref.uid, Leaving(_code_of(event.reason), state.generation, cause, problem=why))
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
+        state.pods.refused(uid, "", state.now)
         if uid in state.queues.workloads:
             state.leaving[uid] = leaving
             self._mark.jobs(uid)
@@ -390,12 +393,19 @@ class JobFolds:
         """The status of the claimant has changed. Other waiting jobs change when they are tried or looked at again."""
         self._mark.jobs(event.ref.uid)
 
-    def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:
-        state.write_failures.pop(event.ref.uid, None)
-        leaving = state.leaving.get(event.ref.uid)
-        if leaving is not None and event.problem is not None:
-            state.leaving[event.ref.uid] = replace(leaving, problem=event.problem)
-        self._mark.jobs(event.ref.uid)
+    def _resumed(self, state: ReadState, at: Position, event: EffectApplied) -> None:
+        uid = event.ref.uid
+        if event.action == "read_refusal":
+            self._refusal_read(state, at, event)
+        else:
+            state.write_failures.pop(uid, None)
+        self._mark.jobs(uid)
+
+    def _refusal_read(self, state: ReadState, at: Position, event: EffectApplied) -> None:
+        uid, words = event.ref.uid, str(event.problem.values["said"]) if event.problem is not None else ""
+        charge, before = state.queues.ledger.charges.get(uid), state.pods.of(uid, state.presence)
+        if charge is not None and uid not in state.leaving and state.pods.refused(uid, words, state.now):
+            self._history.held_up(state, at, uid, before)
 
     def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:
         if event.reason == "refused" and event.ref.uid in state.queues.workloads:

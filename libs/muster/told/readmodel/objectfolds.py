@@ -21,7 +21,7 @@ from muster.events.system import PlacementChosen
 from muster.model.elastic import Elastic
 from muster.model.keys import Position, Ref
 from muster.model.strategies import strategies_text
-from muster.told.codes.codetable import HeldUp
+from muster.model.workload import at_once
 from muster.told.readmodel import gangsshown
 from muster.told.readmodel.history import Historian, forget_gang, happened, meet_gang
 from muster.told.readmodel.readstate import GangRecord, ReadState, Scaled, Shown
@@ -109,13 +109,6 @@ class ObjectFolds:
     def _job_of(state: ReadState, owner: str) -> str:
         return state.presence.owner_of.get(owner, owner)
 
-    def _held_up(self, state: ReadState, at: Position, job: str, before: HeldUp | None) -> None:
-        """An entry for the job when the worst code of the job's pods has changed."""
-        held = state.pods.of(job, state.presence)
-        if held is not None and (before is None or before.code != held.code):
-            told = {"name": held.first.name, "pod": held.first.trouble}
-            self._history.below(state, job, happened(at, "pods_held_up", "step", **told))
-
     def _pod_observed(self, state: ReadState, at: Position, event: facts.PodObserved) -> None:
         self._mark.clear(state, event.pod.ref.uid)
         state.nodes.pod(event.pod)
@@ -124,7 +117,11 @@ class ObjectFolds:
         state.presence.pod_observed(event.pod)
         if state.pods.observed(event.pod, state.records.get(job), state.now):
             self._mark.jobs(job)
-            self._held_up(state, at, job, before)
+            self._history.held_up(state, at, job, before)
+        workload = state.queues.workloads.get(job)
+        whole = workload is not None and state.presence.live_pods(job) >= at_once(workload.pod_sets)
+        if whole and state.pods.refused(job, "", state.now):
+            self._mark.jobs(job)
         self._mark.gangs(gangsshown.pod_observed(state.gangs, event))
         meet_gang(state, event.pod.ref)
 

@@ -39,7 +39,7 @@ from muster.model.elastic import Counts, Elastic
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.places import Shortage
-from muster.model.podtrouble import PodCode
+from muster.model.podtrouble import PodCode, PodTrouble
 from muster.model.pools import NodePool
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
@@ -257,6 +257,20 @@ class PodsShown(Struct):
         self.home[uid] = place
         self.live.setdefault(place[0], {}).setdefault(place[1], {})[uid] = new
         return True
+
+    def refused(self, job: str, words: str, now: int) -> bool:
+        """Fold the refusal of the pods of a job; empty words: none. Returns whether there is or was one."""
+        known = self.refusal(job)
+        if not words:
+            return known is not None and self._drop(job) is not None
+        pod = TroubledPod("", PodTrouble("PodsRefused", said=words), known.since if known is not None else now)
+        self.home[job] = (job, "PodsRefused")
+        self.live.setdefault(job, {}).setdefault("PodsRefused", {})[job] = pod
+        return True
+
+    def refusal(self, job: str) -> TroubledPod | None:
+        """The pods of a job that the cluster does not let be made."""
+        return self.live.get(job, {}).get("PodsRefused", {}).get(job)
 
     def gone(self, event: PodGone, record: Record | None) -> bool:
         """A pod is gone: the record of the job keeps a code that broke the pod."""

@@ -22,6 +22,7 @@ from muster.model.closed import total
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.podtrouble import PodCode, PodTrouble
+from muster.model.problem import FieldProblem
 from muster.model.resources import format_quantity, texts
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodState
@@ -238,6 +239,11 @@ def _about_workload(  # noqa: C901 - a table of events
             return made(public.PublicWorkloadAdopted)
         case GrowthGranted() | GrowthWithdrawn() | ChargeChanged():
             return made(public.PublicWorkloadRecharged, beyond_grant=texts(event.over))
+        case effects.EffectApplied(action="read_refusal", problem=FieldProblem() as refusal):
+            if not worse("PodsRefused", known.cause):
+                return None
+            none: dict[str, Any] = {"cause": "PodsRefused", "pod": "", "node": ""}
+            return made(public.PublicWorkloadHeldUp, message=problems.line(refusal), **none)
         case effects.EffectApplied() | effects.EffectFailed() if event.action not in ("resume", "suspend"):
             return None  # The write is to another object.
         case effects.EffectApplied(action="suspend"):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import suspend_field
 from muster.events import alarms, claims, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
@@ -252,15 +253,15 @@ def _applied(event: effects.EffectApplied) -> str:
         return say("the pod that kept a GPU is deleted")
     if event.action == "remove_worker":
         return say("the pod of the worker is deleted")
+    if event.action == "read_refusal":
+        none = say("no Event names a refusal of its pods")
+        return problems.line(event.problem) if event.problem is not None else none
     if event.action == "gate":
         return say("the RayCluster follows the grant as of resourceVersion {rv}", rv=event.rv)
     if event.ref.kind == PODS.kind:
         return say("the pod is evicted, and ends")
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
-    refused = say("; {problem}", problem=problems.line(event.problem)) if event.problem is not None else ""
-    return say(
-        "{field} is {value} as of resourceVersion {rv}{refused}", field=field, value=value, rv=event.rv, refused=refused
-    )
+    return say("{field} is {value} as of resourceVersion {rv}", field=field, value=value, rv=event.rv)
 
 
 _DONE = {
@@ -272,6 +273,7 @@ _DONE = {
     "free_gpu": "gpu freed",
     "gate": "max written",
     "remove_worker": "pod deleted",
+    "read_refusal": "looked",
 }
 _NOT_DONE = {
     "resume": "not resumed",
@@ -282,6 +284,7 @@ _NOT_DONE = {
     "free_gpu": "gpu kept",
     "gate": "max not set",
     "remove_worker": "not deleted",
+    "read_refusal": "not looked",
 }
 """The word for a refused write to an object."""
 for _name, _words in (("_DONE", _DONE), ("_NOT_DONE", _NOT_DONE)):
@@ -484,6 +487,10 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.SuspensionOrdered: (
         "suspends",
         lambda e, _: meanings.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
+    ),
+    d.PodsAwaited: (
+        "looks",
+        lambda e, _: say("pods of it are lacking: its Events since {since} are read", since=rfc3339(e.since)),
     ),
     d.GangAdmitted: ("admitted", events_jobs.admitted),
     d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),

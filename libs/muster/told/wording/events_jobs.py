@@ -286,9 +286,10 @@ def _pods_left(happening: Happening) -> str:
 
 def _held_up(happening: Happening) -> str:
     assert happening.pod is not None
-    return say(
-        "{code}: pod {name}: {matter}", code=happening.pod.code, name=happening.name, matter=matter(happening.pod)
-    )
+    told = matter(happening.pod)
+    if happening.name:
+        return say("{code}: pod {name}: {matter}", code=happening.pod.code, name=happening.name, matter=told)
+    return say("{code}: {matter}", code=happening.pod.code, matter=told)
 
 
 CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {

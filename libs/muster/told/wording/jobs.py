@@ -103,8 +103,11 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             )
 
 
-def with_size(shown: Reason, status: JobStatus) -> Reason:
-    """The reason of a running job, with the denied growth of its Ray cluster."""
+def with_the_rest(shown: Reason, status: JobStatus) -> Reason:
+    """The reason of a running job, with its refused pods and the denied growth of its Ray cluster."""
+    if status.code == "Running" and status.pods is not None and status.pods.code == "PodsRefused":
+        more = pods.reason(status.pods).text
+        shown = Reason(shown.code, f"{shown.key}; {more}", f"{shown.text}. {more}")
     scaling = status.charge.scaling if status.charge is not None else None
     if scaling is None or scaling.denied is None:
         return shown

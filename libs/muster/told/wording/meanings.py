@@ -321,12 +321,12 @@ def unschedulable(cause: str) -> Reason:
     return Reason("RunningTimeout", "unschedulable", text)
 
 
-PODLESS = ("no_pods", "pods_refused")
-"""Codes of the problems of an admitted job without pods."""
+PODLESS = ("no_pods", "pods_refused", "rest_refused")
+"""Codes of the problems of an admitted job that lacks pods."""
 
 
 def podless(cause: str, key: str = "no_pods") -> Reason:
-    """The words for an admitted job without pods. ``key``: one of PODLESS."""
+    """The words for an admitted job that lacks pods. ``key``: one of PODLESS."""
     text = say(
         "Suspended again: {cause}. Its quota is free for others, and it is queued again in its place after a pause",
         cause=cause,

@@ -73,6 +73,10 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
         ),
         "look for a ConfigMap, Secret or volume that does not exist: kubectl describe pod names it",
     ),
+    "PodsRefused": (
+        lambda trouble: say("the cluster refuses its pods: {said}", said=repr(trouble.said)),
+        "change what the refusal names: its controller tries again",
+    ),
     "Unschedulable": (_no_node, "free or add nodes, or change what the pods ask of them"),
     "InitWaiting": (
         lambda trouble: say("init container {container} has not ended", container=trouble.container),
@@ -97,13 +101,13 @@ def placed(name: str, node: str) -> str:
 def reason(held: HeldUp) -> Reason:
     """One code and one sentence, without a span of time: objects are not written as time passes."""
     trouble, way_out = held.first.trouble, WORDS[held.code][1]
+    told = matter(trouble)
+    if not held.first.name:
+        text = say("{matter}; {way_out}", matter=f"{told[0].upper()}{told[1:]}", way_out=say(way_out))
+        return Reason(held.code, f"{held.code}:{text}", text)
     more = say(" ({pods} with the same cause)", pods=counted(held.pods - 1, "more pod")) if held.pods > 1 else ""
     text = say(
-        "Pod {name}{more}: {matter}; {way_out}",
-        name=held.first.name,
-        more=more,
-        matter=matter(trouble),
-        way_out=say(way_out),
+        "Pod {name}{more}: {matter}; {way_out}", name=held.first.name, more=more, matter=told, way_out=say(way_out)
     )
     return Reason(held.code, f"{held.code}:{text}", text)
 

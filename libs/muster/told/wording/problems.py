@@ -212,6 +212,7 @@ TEMPLATES: dict[str, str] = {
     "pods_lost": "{running} of its pods run, {lacks} more are needed",
     "no_pods": "no pod of it was made for {seconds} s; `kubectl describe` names the refusal of the pods",
     "pods_refused": "the cluster refuses its pods: {said!r}",
+    "rest_refused": "{pods:pod} of it ran, and the cluster refused the rest for {seconds} s",
     "few_have_nodes": "for {seconds} s {bound} of its {pods} pods have a node, and {together} start together",
     "domain_short": "{level} {domain} has {has} of {wants}",
     "domain_none": "no {level} has any",

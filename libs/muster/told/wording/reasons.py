@@ -344,6 +344,7 @@ NOT_DONE: dict[Action, str] = {
     "withdraw_nodes": "the API server refused to remove a request for nodes",
     "free_gpu": "the API server refused to delete the pod that keeps a GPU that no pod shares",
     "remove_worker": "the API server refused to delete the pod of the worker",
+    "read_refusal": "the API server does not show the Events",
 }
 """Writes that fail for one reason only."""
 

@@ -14,13 +14,14 @@ from kit import facts
 from kit.scenes import Scene
 from muster.core.actuation.carrying import Reply, carry_out
 from muster.core.actuation.intents import ActuatorState
-from muster.core.actuation.orders import MAX_WORDS, Outstanding, read_refusal
+from muster.core.actuation.orders import MAX_WORDS, Reading, read_refusal
 from muster.core.objects.meta import parse_time
-from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved, SuspensionOrdered
+from muster.events.decisions import GangAdmitted, PodsAwaited, QuotaReleased, QuotaReserved, SuspensionOrdered
 from muster.events.facts import PodObserved
 from muster.model.keys import Intent
 from muster.model.problem import FieldProblem, problem
-from muster.told.views.story import Story
+from muster.model.workload import PodSet
+from muster.told.views.story import JobStory, Story
 
 
 def begun(**rules: str) -> Scene:
@@ -108,35 +109,134 @@ def test_the_newest_refusal_is_kept_as_a_text_of_others() -> None:
     assert read_refusal(200, b"[]", 0) is None
 
 
-def test_the_order_to_suspend_asks_who_refused_the_pods() -> None:
-    """Two requests at most: of the child made last, and of the job. Without words the job is suspended all the same."""
+def test_the_events_of_the_children_come_before_those_of_the_job() -> None:
+    """The newest child first, the job last, and nothing after the first refusal; none of another job."""
     job = facts.job_ref("one")
-    order = Outstanding(job, 1, Intent(1, 7, 0), None, 0, 0, "suspend", podless_since=1)
-    state = ActuatorState(children={"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other"})
+    order = Reading(job, 1, Intent(1, 7, 0), since=1)
+    children = {"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other", "uid-below": "uid-child"}
+    state = ActuatorState(children=children)
     event = {"reason": "FailedToCreateHeadPod", "message": "exceeded quota: rq", "lastTimestamp": EARLY}
-    for children, expected in (([event], problem("", "pods_refused", said="exceeded quota: rq")), ([], None)):
-        answers = {job.uid: [], "uid-child": children}
+    family = ["uid-below", "uid-child", "uid-older", job.uid]
+    for tells in (*family, ""):
         steps, asked = carry_out(order, lambda: state), list[str]()
         request = next(steps)
         with pytest.raises(StopIteration) as ended:
             while True:
-                selector = request.query.get("fieldSelector", "")
-                uid = selector.partition("=")[2].partition(",")[0]
-                asked += [uid] if uid else []
-                body = {"items": answers[uid]} if uid else {"metadata": {"resourceVersion": "9"}}
+                uid = request.query["fieldSelector"].partition("=")[2].partition(",")[0]
+                asked.append(uid)
+                body = {"items": [event] if uid == tells else []}
                 request = steps.send(Reply(200, json.dumps(body).encode()))
-        assert asked == (["uid-child"] if children else ["uid-child", job.uid])
-        assert (ended.value.value.action, ended.value.value.problem) == ("suspend", expected)
+        assert asked == (family[: family.index(tells) + 1] if tells else family)
+        expected = problem("", "pods_refused", said="exceeded quota: rq") if tells else None
+        assert (ended.value.value.action, ended.value.value.problem) == ("read_refusal", expected)
 
 
-def test_what_refused_the_pods_is_told() -> None:
-    scene = begun(start_timeout="1m")
-    scene.lines("time +70s")
-    words = 'Error creating: pods "one-" is forbidden: exceeded quota: rq'
-    scene.suspended("one", problem("", "pods_refused", said=words))
-    story = Story("video/one")
+WORDS = 'Error creating: pods "one-" is forbidden: exceeded quota: rq'
+
+
+def story_of(scene: Scene, name: str = "video/one") -> JobStory:
+    story = Story(name)
     for stored in scene.bench.log:
         story.feed(stored)
-    told = story.of("video/one")
-    assert f"the cluster refuses its pods: {words!r}" in told.standing.text
-    assert any(words in each.entry.text for each in told.happenings)
+    return story.of(name)
+
+
+ALL_PODS = ("pod one 0", "pod one 1", "pod one 2")
+
+
+def looks(scene: Scene) -> int:
+    return len(scene.bench.happened(PodsAwaited))
+
+
+def test_what_refuses_the_pods_is_told_long_before_the_suspension() -> None:
+    scene = begun()
+    scene.lines("time +9s")
+    assert looks(scene) == 0
+    scene.lines("time +2s")
+    assert looks(scene) == 1
+    scene.read(WORDS)
+    told = story_of(scene)
+    assert "It is admitted, resumed and starting" in told.standing.text or "has made no" in told.standing.text
+    assert WORDS in told.standing.text and any(WORDS in each.entry.text for each in told.happenings)
+    scene.lines("time +10s", "cluster one", *ALL_PODS)
+    assert WORDS not in story_of(scene).standing.text, "the pods were made"
+    assert ordered(scene) == []
+
+
+def test_looks_are_ever_rarer_and_end_with_the_pods() -> None:
+    scene = begun(start_timeout="0")
+    scene.lines("time +900s")
+    assert looks(scene) == 0
+    scene = begun(start_timeout="32m")
+    scene.lines(*["time +30s"] * 62)
+    assert (looks(scene), ordered(scene)) == (5, []), "after 1, 2, 4, 8 and 16 minutes"
+    scene.lines("cluster one", *ALL_PODS, *["time +600s"] * 9)
+    assert looks(scene) == 5
+
+
+def test_what_refused_the_pods_is_told_with_the_suspension() -> None:
+    scene = begun(start_timeout="1m")
+    scene.lines("time +31s")
+    scene.read(WORDS)
+    scene.lines("time +31s")
+    scene.suspended("one")
+    told = story_of(scene)
+    assert f"the cluster refuses its pods: {WORDS!r}" in told.standing.text
+    assert told.standing.text.count(WORDS) == 1
+
+
+def in_part(**rules: str) -> Scene:
+    """`one` is to have three pods, and has two."""
+    scene = Scene()
+    scene.tree_of(("video", 5), ("b", 3), **rules)
+    scene.jobs["one"] = facts.job("one", cpu=5, pod_sets=(PodSet("workers", 3),), created=scene.bench.now)
+    scene.do(facts.seen(scene.jobs["one"]))
+    scene.lines("synced", "job two cpu=5", "resumed one", "cluster one", "pod one 0", "pod one 1")
+    return scene
+
+
+def test_one_with_refused_pods_beside_those_that_run_gives_its_quota_back() -> None:
+    scene = in_part(start_timeout="1m")
+    scene.lines("runs one", "time +20s")
+    scene.read(WORDS)
+    assert WORDS in story_of(scene).standing.text
+    scene.lines("time +42s")
+    [event] = scene.bench.happened(SuspensionOrdered)
+    assert (event.reason, event.problem) == ("no_pods", problem("", "rest_refused", pods=2, seconds=60))
+    scene.lines("pod-gone one 0", "pod-gone one 1", "cluster-gone one")
+    scene.suspended("one")
+    assert [event.ref.name for event in scene.bench.happened(GangAdmitted)] == ["one", "two"]
+    scene.bench.sound()
+
+
+@pytest.mark.parametrize("more", ["refused no more", "made", "never refused", "succeeded"])
+def test_one_whose_other_pods_are_not_refused_runs_on(more: str) -> None:
+    """Its controller is slow, or has tried again with success, or is about to end the job."""
+    scene = in_part(start_timeout="1m")
+    scene.lines("runs one", "time +20s")
+    if more != "never refused":
+        scene.read(WORDS)
+    scene.lines("time +12s")
+    if more == "refused no more":
+        scene.read()
+        assert WORDS not in story_of(scene).standing.text
+    elif more == "made":
+        scene.lines("pod one 2")
+    elif more == "succeeded":
+        over = facts.pod("one", 0).pod
+        scene.do(PodObserved(pod=replace(over, rv=facts.next_rv(), over=True, succeeded=True)))
+    scene.lines("time +900s")
+    assert ordered(scene) == []
+    scene.bench.sound()
+
+
+def test_one_whose_next_pods_are_refused_after_the_first_succeeded() -> None:
+    """No pod runs, whose work a suspension would lose."""
+    scene = begun()
+    scene.lines("cluster one", "pod one 0", "runs one")
+    over = facts.pod("one", 0).pod
+    scene.do(PodObserved(pod=replace(over, rv=facts.next_rv(), over=True, succeeded=True)))
+    scene.lines("time +200s")
+    scene.read(WORDS)
+    scene.lines("time +110s")
+    assert ordered(scene) == [("one", "no_pods")]

@@ -18,7 +18,7 @@ from muster.core.quota.accountantstate import (
 )
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
-from muster.core.quota.accounting.suspending import reduced, refused
+from muster.core.quota.accounting.suspending import looked, reduced, refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
@@ -31,6 +31,7 @@ from muster.events.decisions import (
     CandidatesProposed,
     GangAdmitted,
     GangDeferred,
+    PodsAwaited,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -212,6 +213,10 @@ def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -
     entry = entry_of(state, event.ref.uid, event.attempt) if event.action != "gate" else None
     if entry is None:
         return
+    if event.action == "read_refusal":
+        entry.refused = event.problem is not None
+        recheck(state, event.ref.uid)
+        return
     if event.action == "suspend":
         entry.suspended_rv, entry.suspended_at = max(event.rv, 1), at.at
     else:
@@ -274,6 +279,13 @@ def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionO
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
         entry.leaving, entry.suspended_rv = _leaves_as(event.reason), 0
+        recheck(state, event.ref.uid)
+
+
+def pods_awaited(state: AccountantState, _at: Position, event: PodsAwaited) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        looked(state, entry)
         recheck(state, event.ref.uid)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
-from muster.core.quota.accounting.suspending import ends_at, note_overuse, note_podless, note_short, note_unbound
+from muster.core.quota.accounting.suspending import ends_at, look_at, note_lack, note_overuse, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.demand import asks_of, live_by_flavor, need_of
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
@@ -202,7 +202,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_upgraded(state, entry)
     note_acted(state, entry)
     note_idle(state, entry)
-    note_podless(state, entry)
+    note_lack(state, entry)
     note_short(state, entry)
     note_unbound(state, entry)
     note_overuse(state, entry)
@@ -214,7 +214,8 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     leaves = uid in claims.leaving or uid in claims.moving
     _set(state.due_stay, uid, leaves and (not entry.leaving or is_lost(state, uid)))
     _note_time(state.overdue, uid, overdue_at(entry) if leaves else None)
-    times = [at for at in (idle_deadline(state, entry), ends_at(state, entry)) if at is not None]
+    ahead = (idle_deadline(state, entry), ends_at(state, entry), look_at(state, entry))
+    times = [at for at in ahead if at is not None]
     _note_time(state.deadlines, uid, min(times) if times and not over else None)
 
 

@@ -24,7 +24,7 @@ from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into, beyond, lowest, positive, total_of
-from muster.model.workload import together
+from muster.model.workload import at_once, together
 
 Why = Literal["running_timeout", "no_pods", "unschedulable", "stale_gang"]
 
@@ -59,7 +59,7 @@ def _ends(state: AccountantState, entry: Entry) -> Iterator[tuple[Why, int]]:
     if entry.since and not entry.leaving:
         times: tuple[tuple[Why, int | None], ...] = (
             ("running_timeout", _timeout_at(state, entry)),
-            ("no_pods", _podless_at(state, entry)),
+            ("no_pods", _lacking_at(state, entry)),
             ("unschedulable", _unplaced_at(state, entry) if entry.unbound_since else None),
         )
         for why, at in times:
@@ -84,25 +84,48 @@ def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
     return entry.since + limit if limit and not entry.ran else None
 
 
-def note_podless(state: AccountantState, entry: Entry) -> None:
-    """Remember since when a workload has lost all its pods. One with a succeeded pod may be about to end."""
-    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
-    lacks = entry.made and not entry.succeeded and not state.presence.live_pods(uid)
-    if workload is None or not lacks or not can_suspend(workload):
-        entry.podless_since = 0
-    elif not entry.podless_since:
-        entry.podless_since = state.now
+LOOKS = 32
+"""The first look for a refusal of pods is after this part of ``muster.dev/start-timeout``; the time doubles."""
 
 
-def _podless_at(state: AccountantState, entry: Entry) -> int | None:
-    """Admitted, and no pod of it is made: the API server refuses the pods, or no operator makes them."""
+def note_lack(state: AccountantState, entry: Entry) -> None:
+    """Remember since when the workload lacks pods, and since when it lacks all pods.
+
+    A job with a succeeded pod may make fewer pods.
+    """
+    workload, pods = state.workloads.get(entry.ref.uid), state.presence.live_pods(entry.ref.uid)
+    lacks = workload is not None and entry.since > 0 and not entry.leaving and can_suspend(workload)
+    if workload is not None and pods:
+        lacks = lacks and pods < at_once(workload.pod_sets) and not entry.succeeded
+    elif entry.ran and not entry.made:
+        lacks = False  # Its pods are not seen.
+    entry.lacks_since = (entry.lacks_since or state.now) if lacks else 0
+    entry.podless_since = (entry.podless_since or state.now) if lacks and not pods else 0
+    if not lacks:
+        entry.looks, entry.refused = 0, False
+
+
+def _lacking_at(state: AccountantState, entry: Entry) -> int | None:
+    """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others. A
+    cluster that scales itself is not suspended for its growth.
+    """
+    idle = entry.podless_since if entry.refused or not entry.succeeded else 0
+    since = entry.lacks_since if entry.refused and not entry.groups else idle
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
-    if not limit or not entry.admitted:
-        return None
-    if entry.podless_since:
-        return entry.podless_since + limit
-    starts = not (entry.ran or entry.made or state.presence.live_pods(entry.ref.uid))
-    return entry.since + limit if starts else None
+    return since + limit if limit and since else None
+
+
+def look_at(state: AccountantState, entry: Entry) -> int | None:
+    """Log time of the next look for a refusal of the pods; None where no pod is lacking."""
+    limit = state.ledger.rules_of(entry.queue).start_timeout_ms
+    return entry.lacks_since + (limit << entry.looks) // LOOKS if limit and entry.lacks_since else None
+
+
+def looked(state: AccountantState, entry: Entry) -> None:
+    """A look is ordered: the next one is in the future."""
+    entry.looks += 1
+    while (at := look_at(state, entry)) is not None and at <= state.now:
+        entry.looks += 1
 
 
 # --- kube-scheduler does not place it ------------------------------------------------------------------------------
@@ -165,9 +188,12 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
 
 
 def said_of(state: AccountantState, entry: Entry, why: Why) -> FieldProblem | None:
-    """Without pods, since when. For a gang without places, the verdict of kube-scheduler, or else its progress."""
+    """The lack of pods, since when. For a gang without places, the verdict of kube-scheduler, or else its progress."""
     if why == "no_pods":
-        return problem("", "no_pods", seconds=(state.now - (entry.podless_since or entry.since)) // 1000)
+        if entry.podless_since:
+            return problem("", "no_pods", seconds=(state.now - entry.podless_since) // 1000)
+        seconds, pods = (state.now - entry.lacks_since) // 1000, state.presence.live_pods(entry.ref.uid)
+        return problem("", "rest_refused", seconds=seconds, pods=pods)
     if why != "unschedulable":
         return None
     judged = judged_of(state, entry)
