@@ -77,6 +77,8 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """metadata.generation of the queued object."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
+    more: bool = False
+    """Other flavors have quota too: without a place on the nodes of these flavors, those are tried at once."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -362,6 +364,8 @@ class PlacesFound(Decision, frozen=True, kw_only=True):
     """The attempt that found no place."""
     growth: bool = False
     """The nodes have no room yet, and node pools may add nodes."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors with room, where the tree tells types of nodes apart."""
 
 
 class PlacesReleased(Decision, frozen=True, kw_only=True):

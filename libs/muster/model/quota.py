@@ -54,6 +54,11 @@ class FlavorNodes(Struct, frozen=True, gc=False, omit_defaults=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
+def flavors_text(flavors: Flavors) -> str:
+    """``head=a100,main=h100``: the flavors of pod sets in one text; empty for none."""
+    return ",".join([f"{name}={'+'.join(flavors[name])}" for name in sorted(flavors)]) if flavors else ""
+
+
 def of_flavor(resource: str, flavor: str) -> str:
     """The name of the amounts of a resource on nodes of a flavor: ``nvidia.com/gpu@h100``."""
     return f"{resource}@{flavor}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.core.gang.admitterstate import AdmitterState, Reservation, Vain
+from muster.core.gang.admitterstate import AdmitterState, Reservation, Vain, queued_as
 from muster.core.placement.needs import NodeClass, Slot, enter
 from muster.core.placement.nodeledger import Node, NodeLedger
 from muster.core.placement.place import place, refused_by
@@ -301,6 +301,8 @@ def waits(
     """The reason why a gang without a place waits; None where the reason has been reported."""
     cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
     growth, refusals = reservation.growth, list[PoolRefusal]()
+    if queued_as(state.queued, ref.uid).more:
+        return GangDeferred(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short)
     if growing.pools and growth is None:
         plan = growing.plan(view, asks, ref.uid, ())
         if isinstance(plan, Growth):

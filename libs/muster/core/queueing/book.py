@@ -19,7 +19,7 @@ from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
-from muster.model.quota import COUNTED
+from muster.model.quota import COUNTED, flavors_text
 from muster.model.resources import Vector, add_into
 
 
@@ -75,8 +75,7 @@ def shape_key(queue: str, demand: Demand) -> str:
     request = demand.request
     asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
     declared = f"|{demand.run_ms}" if demand.run_ms else ""
-    mine = demand.flavors
-    flavors = "|" + ",".join([f"{name}={'+'.join(mine[name])}" for name in sorted(mine)]) if mine else ""
+    flavors = f"|{flavors_text(demand.flavors)}" if demand.flavors else ""
     return f"{queue}|{asked}|{demand.pods}|{demand.basis}{'' if demand.preemptible else '|firm'}{declared}{flavors}"
 
 

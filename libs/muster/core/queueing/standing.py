@@ -25,7 +25,7 @@ from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.closed import total
 from muster.model.demand import Demand
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT
+from muster.model.quota import KAI_ROOT, flavors_text
 from muster.model.text import clean, shorten
 from muster.model.workload import Workload
 
@@ -87,6 +87,8 @@ class _Enters(NamedTuple):
     leaf: str
     demand: Demand
     priority: int
+    more: bool
+    """Other flavors have quota too, for a job without a place on the nodes of these."""
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
@@ -143,44 +145,70 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if state.queues.stale.get(uid) == workload.generation:
         return None
     priority = state.queues.priority_of(workload, leaf)
-    demand = _demanded(state, workload, leaf, priority, job)
+    demand, more = _demanded(state, workload, leaf, priority, job)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
-        placement = laid_out(state.queues.ledger.nodes, leaf)
-        if unplaced == replace(unplaced, queue=leaf, basis=workload.basis, priority=priority, placement=placement):
+        terms = structs.replace(
+            unplaced,
+            queue=leaf,
+            basis=workload.basis,
+            priority=priority,
+            placement=laid_out(state.queues.ledger.nodes, leaf),
+            flavors=demand.flavors,
+        )
+        if unplaced == terms:
             return None
     wanted = (priority, leaf, demand)
     if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
         return None
-    return _Enters(leaf, demand, priority)
+    return _Enters(leaf, demand, priority, more)
 
 
-def _demanded(state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None) -> Demand:
-    """The demand of a workload that waits, under the alternative of flavors to wait for."""
+def _demanded(
+    state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None
+) -> tuple[Demand, bool]:
+    """The demand of a workload that waits, under the alternative of flavors to wait for, and whether another
+    alternative is to be tried where this one has no room on the nodes.
+    """
     queues, uid = state.queues, workload.ref.uid
     demand = queues.demand_of(workload, leaf, priority)
     tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
-        return demand
+        return demand, False
     claim = queues.ledger.claims.by_uid.get(uid)
     options = demands_of(tree, leaf, workload) if tree is not None else ()
     if len(options) == 1 or (claim is not None and claim.firm):
-        return demand
+        return demand, False
     return best_of(queues, leaf, options, demand if job is not None else None, uid, state.now)
 
 
-def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int) -> Demand:
-    """The first of the alternatives that fits now. Where none fits: ``waits``, under which the job waits already, or an
-    alternative with more right to wait for: owed before borrowed, borrowed before what no release can give.
+HOPELESS, PASSED = 8, 4
+"""Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room."""
+
+
+def best_of(
+    queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int
+) -> tuple[Demand, bool]:
+    """The first of the alternatives that fits now, and whether another one fits too.
+
+    Where none fits: ``waits``, under which the job waits already, or an alternative with more right to wait for: owed
+    before borrowed, borrowed before what has no room on the nodes, this before what no release can give.
     """
-    ledger, ranked = queues.ledger, list[tuple[int, int, Demand]]()
+    ledger, passed, ranked = queues.ledger, queues.passed.get(uid, {}), list[tuple[int, int, Demand]]()
+    fitting: Demand | None = None
     for index, demand in enumerate(demands):
+        if passed and flavors_text(demand.flavors) in passed:
+            ranked.append((PASSED + _right_to(ledger, leaf, demand), index, demand))
+            continue
         short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
         if short is None:
-            return demand
-        rank = 3 if short.hopeless else _right_to(ledger, leaf, demand)
+            if fitting is not None or not queues.places:
+                return fitting or demand, fitting is not None
+            fitting = demand
+            continue
+        rank = HOPELESS if short.hopeless else _right_to(ledger, leaf, demand)
         ranked.append((rank, -1 if demand == waits else index, demand))
-    return min(ranked, key=lambda row: row[:2])[2]
+    return fitting or min(ranked, key=lambda row: row[:2])[2], False
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
@@ -258,7 +286,7 @@ def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
 
 
 def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:
-    uid, (leaf, demand, priority) = workload.ref.uid, enters
+    uid, leaf, demand, priority = workload.ref.uid, enters.leaf, enters.demand, enters.priority
     before = job if job is not None else state.queues.unplaced.get(uid)
     queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
     rank = queued_at
@@ -277,6 +305,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         rank=rank if rank != queued_at else 0,
         generation=workload.generation,
         nodes=nodes_of(state.queues.ledger.tree_of(leaf), demand.flavors),
+        more=enters.more,
     )
 
 

@@ -165,3 +165,49 @@ def test_gangs_are_placed_on_the_nodes_of_their_flavors() -> None:
     assert {place.node for place in placed["b/two"].placements} == {"node-a100"}
     assert placed["b/two"].nodes["main"].labels == {KEY: "a100"}
     scene.bench.sound()
+
+
+def test_a_flavor_with_quota_and_no_nodes_gives_way_to_the_next() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("a/one", ("main", 2, 2))
+    assert placed(scene, "a/one") == {"node-a100"}, "the H100 have quota and no nodes"
+    scene.asks("b/two", ("main", 2, 2))
+    scene.asks("b/three", ("main", 2, 2))
+    assert placed(scene, "b/two") == {"node-a100"}
+    assert not placed(scene, "b/three"), "no nodes are left"
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/three") == {"node-h100"}
+    scene.bench.sound()
+
+
+def test_a_job_that_waits_for_quota_of_one_flavor_starts_on_new_nodes_of_another() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("b/big", ("main", 1, 8), order="a100")
+    scene.asks("b/waits", ("main", 1, 4), order="h100,a100")
+    assert not placed(scene, "b/waits"), "quota of H100 without nodes, and no quota of A100"
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/waits") == {"node-h100"}
+    scene.bench.sound()
+
+
+def test_a_job_without_nodes_on_any_flavor_starts_where_quota_and_nodes_come() -> None:
+    scene = two()
+    typed_nodes(scene, h100=2, a100=2)
+    for name in ("one", "two"):
+        scene.asks(f"b/{name}", ("main", 1, 2))
+    scene.asks("b/three", ("main", 1, 2))
+    assert [placed(scene, f"b/{name}") for name in ("one", "two", "three")] == [{"node-h100"}, {"node-a100"}, set()]
+    before = len(scene.bench.log)
+    scene.bench.pass_time(3_600_000)
+    assert len(scene.bench.log) < before + 30, "and the wait costs next to nothing"
+    scene.ends("b/two")
+    assert placed(scene, "b/three") == {"node-a100"}
+    scene.bench.sound()
+
+
+def placed(scene: Types, name: str) -> set[str]:
+    """The nodes of the newest admission of a job."""
+    mine = [event for event in scene.bench.happened(GangAdmitted) if event.ref.key == name]
+    return {place.node for place in mine[-1].placements} if mine else set()
