@@ -30,7 +30,7 @@ from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
-from muster.model.quota import FlavorNodes, Flavors, QuotaTree
+from muster.model.quota import FlavorNodes, Flavors, OnFlavors, QuotaTree
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodSet
@@ -77,8 +77,9 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """metadata.generation of the queued object."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
-    more: bool = False
-    """Other flavors have quota too: without a place on the nodes of these flavors, those are tried at once."""
+    others: tuple[OnFlavors, ...] = ()
+    """Further flavors with quota, in order: without a place on the nodes of its flavors the job goes to the first of
+    these with room."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -354,6 +355,8 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
     shortage: Shortage
     refusals: tuple[PoolRefusal, ...] = ()
     """Why no declared node pool can help, pool by pool."""
+    without: tuple[Flavors, ...] = ()
+    """Further flavors with quota and no room on the nodes."""
 
 
 class PlacesFound(Decision, frozen=True, kw_only=True):

@@ -54,6 +54,13 @@ class FlavorNodes(Struct, frozen=True, gc=False, omit_defaults=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
+class OnFlavors(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An alternative of a job: the flavors of its pod sets, and what an admission adds to the pods."""
+
+    flavors: Flavors
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+
+
 def flavors_text(flavors: Flavors) -> str:
     """``head=a100,main=h100``: the flavors of pod sets in one text; empty for none."""
     return ",".join([f"{name}={'+'.join(flavors[name])}" for name in sorted(flavors)]) if flavors else ""

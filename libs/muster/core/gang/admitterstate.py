@@ -23,7 +23,7 @@ from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
 from muster.model.placing import GPU, Topology
 from muster.model.pools import Growth, NodePool
-from muster.model.quota import FlavorNodes, Flavors
+from muster.model.quota import FlavorNodes, Flavors, OnFlavors
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
 
@@ -39,8 +39,8 @@ class QueuedAs(Struct):
     """{pod set: what the admission adds to its pods for the nodes of its flavors}."""
     flavors: Flavors = field(default_factory=dict)
     """{pod set: its flavors}."""
-    more: bool = False
-    """Without a place, the quota is released at once: other flavors have quota too."""
+    others: tuple[OnFlavors, ...] = ()
+    """Further flavors with quota: without a place under its own, the job goes to the first of these with room."""
     rounds: int = 0
     """The number of searches without a place while no node has changed since the first."""
     moves: int = 0

@@ -22,13 +22,13 @@ from muster.core.gang.newnodes import Growing
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
+from muster.events.decisions import GangDeferred, PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.reasons import after_release
 from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.pools import Growth
-from muster.model.quota import Flavors, flavors_text
+from muster.model.quota import Flavors, OnFlavors, flavors_text
 
 FOUND_MS = 5_000
 """The time for which other jobs leave the room to a job tried again: its queue may not admit the job."""
@@ -48,7 +48,7 @@ def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
         rank=rank,
         nodes=event.nodes,
         flavors=event.flavors,
-        more=event.more,
+        others=event.others,
     )
     back_to(state, uid, event.flavors)
     _passes(state, uid)
@@ -172,6 +172,25 @@ def _passes(state: AdmitterState, uid: str) -> None:
         return
     del state.unplaced[uid]
     state.passed.setdefault(uid, {})[flavors_text(unplaced.flavors)] = unplaced
+
+
+def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
+    """The job waits for room on the nodes of further flavors, too."""
+    others = {flavors_text(other.flavors): other for other in queued_as(state.queued, event.ref.uid).others}
+    reservation = state.reservations.get(event.ref.uid)
+    for flavors in event.without if reservation is not None and event.ref.uid in state.gangs else ():
+        back_to(state, event.ref.uid, flavors)
+        other = others.get(flavors_text(flavors), OnFlavors(flavors))
+        passed = Unplaced(
+            event.ref,
+            event.attempt,
+            Cause(at.seq, at.item),
+            owed=reservation.owed if reservation is not None else False,
+            flavors=flavors,
+            nodes=other.nodes,
+        )
+        state.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = passed
+        _stand(state, passed)
 
 
 def back_to(state: AdmitterState, uid: str, flavors: Flavors) -> Unplaced | None:

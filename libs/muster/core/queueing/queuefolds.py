@@ -26,6 +26,7 @@ from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
     GangAdmitted,
+    GangDeferred,
     PlacesFound,
     PreemptionProposed,
     QuotaDenied,
@@ -322,6 +323,13 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
             pass
         case never:
             assert_never(never)
+
+
+def deferred(queues: Queues, _at: Position, event: GangDeferred) -> Iterable[str]:
+    """The nodes of further flavors have no room either."""
+    for flavors in event.without:
+        queues.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = event.attempt
+    return ()
 
 
 def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:

@@ -25,7 +25,7 @@ from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.closed import total
 from muster.model.demand import Demand
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT, flavors_text
+from muster.model.quota import KAI_ROOT, OnFlavors, flavors_text
 from muster.model.text import clean, shorten
 from muster.model.workload import Workload
 
@@ -87,8 +87,8 @@ class _Enters(NamedTuple):
     leaf: str
     demand: Demand
     priority: int
-    more: bool
-    """Other flavors have quota too, for a job without a place on the nodes of these."""
+    others: Sequence[Demand]
+    """Under further flavors, for a job without a place on the nodes of its first."""
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
@@ -145,7 +145,7 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if state.queues.stale.get(uid) == workload.generation:
         return None
     priority = state.queues.priority_of(workload, leaf)
-    demand, more = _demanded(state, workload, leaf, priority, job)
+    demand, others = _demanded(state, workload, leaf, priority, job)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
         terms = structs.replace(
@@ -161,54 +161,58 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     wanted = (priority, leaf, demand)
     if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
         return None
-    return _Enters(leaf, demand, priority, more)
+    return _Enters(leaf, demand, priority, others)
 
 
 def _demanded(
     state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None
-) -> tuple[Demand, bool]:
-    """The demand of a workload that waits, under the alternative of flavors to wait for, and whether another
-    alternative is to be tried where this one has no room on the nodes.
+) -> tuple[Demand, Sequence[Demand]]:
+    """The demand of a workload that waits, under the alternative of flavors to wait for, and under the alternatives to
+    try where this one has no room on the nodes.
     """
     queues, uid = state.queues, workload.ref.uid
     demand = queues.demand_of(workload, leaf, priority)
     tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
-        return demand, False
+        return demand, ()
     claim = queues.ledger.claims.by_uid.get(uid)
     options = demands_of(tree, leaf, workload) if tree is not None else ()
     if len(options) == 1 or (claim is not None and claim.firm):
-        return demand, False
+        return demand, ()
     return best_of(queues, leaf, options, demand if job is not None else None, uid, state.now)
 
 
+MOST_OTHERS = 8
+"""The most further alternatives that the gang admitter is told of."""
 HOPELESS, PASSED = 8, 4
 """Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room."""
 
 
 def best_of(
     queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int
-) -> tuple[Demand, bool]:
-    """The first of the alternatives that fits now, and whether another one fits too.
+) -> tuple[Demand, Sequence[Demand]]:
+    """The first of the alternatives that fits now, and the next that fit too, where gangs are placed.
 
     Where none fits: ``waits``, under which the job waits already, or an alternative with more right to wait for: owed
     before borrowed, borrowed before what has no room on the nodes, this before what no release can give.
     """
     ledger, passed, ranked = queues.ledger, queues.passed.get(uid, {}), list[tuple[int, int, Demand]]()
-    fitting: Demand | None = None
+    fitting: list[Demand] = []
     for index, demand in enumerate(demands):
         if passed and flavors_text(demand.flavors) in passed:
             ranked.append((PASSED + _right_to(ledger, leaf, demand), index, demand))
             continue
         short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
         if short is None:
-            if fitting is not None or not queues.places:
-                return fitting or demand, fitting is not None
-            fitting = demand
+            fitting.append(demand)
+            if not queues.places or len(fitting) > MOST_OTHERS:
+                break
             continue
         rank = HOPELESS if short.hopeless else _right_to(ledger, leaf, demand)
         ranked.append((rank, -1 if demand == waits else index, demand))
-    return fitting or min(ranked, key=lambda row: row[:2])[2], False
+    if fitting:
+        return fitting[0], fitting[1:]
+    return min(ranked, key=lambda row: row[:2])[2], ()
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
@@ -288,6 +292,7 @@ def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
 def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:
     uid, leaf, demand, priority = workload.ref.uid, enters.leaf, enters.demand, enters.priority
     before = job if job is not None else state.queues.unplaced.get(uid)
+    tree = state.queues.ledger.tree_of(leaf)
     queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
     rank = queued_at
     if state.queues.order(leaf) == "learned":
@@ -304,8 +309,8 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
         generation=workload.generation,
-        nodes=nodes_of(state.queues.ledger.tree_of(leaf), demand.flavors),
-        more=enters.more,
+        nodes=nodes_of(tree, demand.flavors),
+        others=tuple(OnFlavors(other.flavors, nodes_of(tree, other.flavors)) for other in enters.others),
     )
 
 

@@ -66,6 +66,7 @@ def beside(short: Shortfall) -> str:
 
 
 _KEEPS_AWAY = {
+    "nodes": "the nodes have no room for its pods",
     "label": "its pods select nodes with label {}",
     "affinity": "the node affinity of its pods asks for another {}",
     "taint": "its pods do not tolerate taint {}",

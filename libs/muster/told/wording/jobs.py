@@ -352,6 +352,7 @@ def _unplaced(status: JobStatus, short: NoPlace, now: int) -> str:
         text += f". It was evaluated last {span(max(0, now - short.tried))} ago"
     if short.leaves:
         text += f". {_leaving(short.leaves)}"
+    text += explain.other_flavors(short.flavors)
     mine = [kept for kept in short.kept if kept.uid and kept.gang == status.job]
     others = [kept for kept in short.kept if kept not in mine and kept.gang != short.shortage.kept_for]
     return text + "".join(f". {nodewords.kept_now(kept, own=kept in mine)}" for kept in (*mine, *others))

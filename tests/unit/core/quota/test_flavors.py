@@ -211,3 +211,17 @@ def placed(scene: Types, name: str) -> set[str]:
     """The nodes of the newest admission of a job."""
     mine = [event for event in scene.bench.happened(GangAdmitted) if event.ref.key == name]
     return {place.node for place in mine[-1].placements} if mine else set()
+
+
+def test_why_tells_of_each_flavor_whether_quota_or_nodes_lack() -> None:
+    scene = two()
+    typed_nodes(scene, h100=2, a100=8)
+    scene.asks("b/big", ("main", 1, 8), order="a100")
+    scene.asks("b/quota", ("main", 1, 4))
+    assert "On h100, the nodes have no room for its pods" in told(scene, "b/quota"), told(scene, "b/quota")
+    scene = two()
+    typed_nodes(scene, h100=2, a100=2)
+    scene.asks("b/nodes", ("main", 1, 2))
+    scene.asks("b/more", ("main", 1, 2))
+    scene.asks("b/none", ("main", 1, 2))
+    assert "On h100, the nodes have no room for its pods" in told(scene, "b/none"), "b is owed the A100"
