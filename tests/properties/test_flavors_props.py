@@ -112,12 +112,6 @@ class World:
                 return False
         return True
 
-    def owed(self, name: str, flavors: tuple[str, ...]) -> bool:
-        """Whether a job stays within what its queue is guaranteed."""
-        path, mine = self.nodes(name)[-1], self.amounts(name, flavors)
-        least, used = self.least[path] | {"gpu": sum(self.least[path].values())}, self.used(path)
-        return all(used.get(key, 0) + amount <= least.get(key, 0) for key, amount in mine.items())
-
     def ways(self, name: str) -> Iterator[tuple[str, ...]]:
         sets, order = self.jobs[name]
         return product(order, repeat=len(sets))
@@ -160,35 +154,6 @@ def test_a_job_that_could_start_on_an_allowed_flavor_starts_on_its_first(rng: Ra
         idle = [(name, way) for name in waits for way in world.ways(name) if world.fits(name, way)]
         assert not idle, f"these could start: {idle}"
     world.scene.bench.sound()
-
-
-@SETTINGS
-@given(st.randoms(use_true_random=False))
-def test_what_is_guaranteed_of_a_flavor_is_given(rng: Random) -> None:
-    world = World(rng)
-    scene = world.scene
-    for index in range(rng.randint(4, 10)):
-        world.draws(f"{rng.choice('abc')}/j{index}")
-        scene.bench.pass_time(1000)
-        for _ in range(20):
-            ledger = scene.bench.states["quota_accountant"].entries
-            world.runs = {}
-            for event in scene.bench.happened(QuotaReserved):
-                entry = ledger.get(event.ref.uid)
-                if entry is not None and entry.attempt == event.attempt and not entry.leaving:
-                    world.runs[event.ref.key] = tuple(names[0] for names in event.flavors.values())
-            for name in sorted(world.runs):
-                if scene.jobs[name].suspended:
-                    scene.runs(name)
-            leaving = [entry.ref.key for entry in ledger.values() if entry.leaving]
-            if not leaving:
-                break
-            for name in leaving:
-                scene.suspended(name)
-        assert not world.over()
-        waits = [name for name in world.jobs if name not in world.runs]
-        owed = [(name, way) for name in waits for way in world.ways(name) if world.owed(name, way)]
-        assert not owed, f"these are owed and wait: {owed}, beside {world.runs}"
 
 
 class OnNodes(World):
@@ -245,8 +210,8 @@ class OnNodes(World):
                     assert place.node.startswith(by_set[place.pod_set][0])
                     mine[place.node] = mine.get(place.node, 0) + place.count
                 news.append((event.ref.key, chosen))
-        for node, gpus in self.size.items():
-            assert sum(mine.get(node, 0) for mine in self.pods.values()) <= gpus
+        for name, gpus in self.size.items():
+            assert sum(mine.get(name, 0) for mine in self.pods.values()) <= gpus
         return news
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct, field
@@ -110,6 +110,17 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    def of_any_flavor(self, resource: str, used: Mapping[str, int]) -> int:
+        """What is left of the guarantee of a resource beside its amounts by flavor, and may be used of any flavor.
+
+        Use within an amount by flavor leaves this part alone; negative where the use is beyond the guarantee.
+        """
+        left = self.guaranteed.get(resource, 0) - used.get(resource, 0)
+        for name, least in self.guaranteed.items():
+            if name.startswith(f"{resource}@"):
+                left += min(used.get(name, 0), least) - least
+        return left
 
 
 class Rules(Struct, frozen=True, gc=False, omit_defaults=True):

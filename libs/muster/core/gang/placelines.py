@@ -22,7 +22,14 @@ from muster.core.gang.newnodes import Growing
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.decisions import GangDeferred, PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
+from muster.events.decisions import (
+    GangDeferred,
+    PlacesFound,
+    QuotaDenied,
+    QuotaReleased,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.reasons import after_release
 from muster.model.keys import Position

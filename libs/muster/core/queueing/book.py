@@ -20,7 +20,7 @@ from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
 from muster.model.quota import COUNTED, flavors_text
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector, add_into, total_of
 
 
 class Place(NamedTuple):
@@ -407,9 +407,10 @@ class Rooms:
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
         nodes, used = self.ledger.nodes, self.ledger.used
         return any(
-            used.get(path, _NOTHING).get(resource, 0) + asked <= nodes[path].guaranteed.get(resource, 0)
+            used.get(path, _NOTHING).get(name, 0) + asked <= nodes[path].guaranteed.get(name, 0)
             for path in chain_of(queue)[:-1]
             if path in nodes
+            for name in dict.fromkeys((resource, total_of(resource)))
         )
 
 

@@ -216,13 +216,14 @@ def best_of(
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
-    """0 for a demand that is owed, 2 for a borrower; 1 for an owed demand with a flavor that is guaranteed to no queue:
-    no job is evicted there.
+    """0 for a demand that is owed, 2 for a borrower; 1 for a demand that is owed of any flavor, where other queues use
+    too little of these flavors beyond their guarantees: no job leaves there.
     """
     if not ledger.owed(leaf, demand):
         return 2
-    guaranteed = ledger.guaranteed_of(leaf, demand.request)
-    return int(any("@" in name and name not in guaranteed for name in demand.request))
+    if ledger.by_flavor(leaf, demand):
+        return 0
+    return int(any(ledger.lent(leaf, name) < asked for name, asked in demand.request.items() if "@" in name))
 
 
 AT_ONCE = 32
@@ -257,15 +258,9 @@ def _is_hopeful(state: SorterState, shape: Shape) -> bool:
         rooms = [(ledger.headroom(path[-1], name), asked) for name, asked in parts]
         if all(room is None or asked <= room for room, asked in rooms):
             return True
-        if not owed and all(any(_spare(ledger, at, name) >= asked for at in path[:-1]) for name, asked in parts):
+        if not owed and _right_to(ledger, shape.queue, demand) == 0:
             return True
     return False
-
-
-def _spare(ledger: Ledger, path: str, name: str) -> int:
-    """What a node does not use of its guarantee."""
-    node = ledger.nodes.get(path)
-    return node.guaranteed.get(name, 0) - ledger.used.get(path, {}).get(name, 0) if node is not None else 0
 
 
 def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:

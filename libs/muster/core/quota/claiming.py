@@ -42,6 +42,7 @@ from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStal
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.model.demand import Demand, Shortfall
 from muster.model.places import Move
+from muster.model.resources import total_of
 from muster.model.victims import Victim
 from muster.model.workload import Workload
 
@@ -523,4 +524,11 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     if claim.kind != "guarantee":
         return ledger.nodes[claim.queue].preempts
     names = ledger.guaranteed_of(claim.queue, request)
-    return any(all(request[name] <= node.guaranteed.get(name, 0) for name in names) for node in above[:-1])
+    return any(
+        all(
+            request[name] <= node.guaranteed.get(name, 0)
+            or ("@" in name and node.of_any_flavor(total_of(name), request) >= 0)
+            for name in names
+        )
+        for node in above[:-1]
+    )

@@ -103,6 +103,56 @@ def test_what_is_guaranteed_of_a_flavor_is_taken_back_in_that_flavor() -> None:
     scene.bench.sound()
 
 
+def totals() -> Types:
+    """c is guaranteed six GPUs of any type, a two H100."""
+    scene = Types()
+    scene.flavors({"h100": 4, "a100": 4}, leaf("a", {"h100": 2}), leaf("b", {}), leaf("c", {"gpu": 6}))
+    return scene
+
+
+def test_a_guarantee_by_total_takes_any_flavor_from_those_beyond_their_guarantees() -> None:
+    scene = totals()
+    for name, count, on in (("b/h", 2, "h100"), ("b/a", 4, "a100"), ("a/h", 2, "h100")):
+        scene.asks(name, count, order=on)
+        scene.runs(name)
+    scene.asks("c/owed", 2, order="h100")
+    assert scene.victims() == ["b/h"], "a is within its two H100"
+    scene.suspended("b/h")
+    scene.asks("c/rest", 4)
+    assert scene.victims() == ["b/a"], "no H100 is lent"
+    scene.suspended("b/a")
+    assert scene.on_each("c", "owed", "rest") == ["h100", "a100"]
+    scene.bench.sound()
+
+
+def test_a_guarantee_by_flavor_comes_before_a_guarantee_by_total() -> None:
+    scene = totals()
+    for name, on in (("c/h", "h100,a100"), ("c/i", "h100"), ("c/a", "a100")):
+        scene.asks(name, 2, order=on)
+        scene.runs(name)
+    scene.asks("b/fill", 2, order="a100")
+    scene.runs("b/fill")
+    scene.asks("a/named", 2, order="h100")
+    assert scene.victims() == ["c/h"]
+    scene.suspended("c/h")
+    assert scene.on("a/named") == "h100"
+    assert scene.victims() == ["b/fill"], "c is owed six, of any type"
+    scene.suspended("b/fill")
+    assert scene.on("c/h") == "a100"
+    scene.bench.sound()
+
+
+def test_an_amount_by_flavor_is_no_right_to_another_flavor() -> None:
+    scene = two()
+    scene.asks("b/a", 8, order="a100")
+    scene.runs("b/a")
+    before = len(scene.bench.log)
+    scene.asks("a/other", 4, order="a100")
+    scene.bench.pass_time(60_000)
+    assert not scene.on("a/other") and len(scene.bench.log) < before + 20
+    scene.bench.sound()
+
+
 def test_a_max_of_a_flavor_of_a_parent_or_of_the_total_holds() -> None:
     scene = Types()
     scene.flavors({"gpu": 6} | FOUR, leaf("a", {}, {"h100": 2}), leaf("b", {}, {"gpu": 3}))
