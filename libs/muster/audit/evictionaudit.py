@@ -70,9 +70,7 @@ class Accounts(Struct):
         own = [at for at in mine[mine.index(level) :] if at not in theirs] if level else []
 
         def is_loan(name: str, asked: int) -> bool:
-            over = [
-                at for at in own if total.get(at, {}).get(name, 0) + asked > self.nodes[at].guaranteed.get(name, 0)
-            ]
+            over = [at for at in own if total.get(at, {}).get(name, 0) + asked > self.nodes[at].guaranteed.get(name, 0)]
             if not all(_covers_any(self.nodes[at], name, total.get(at, {}), self.event.request) for at in over):
                 return False
             return all(

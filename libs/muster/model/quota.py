@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -216,7 +217,7 @@ class Gpus(Struct, frozen=True, gc=False, omit_defaults=True):
 NO_GPUS = Gpus()
 
 
-class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
+class QuotaTree(Struct, frozen=True, omit_defaults=True, dict=True):
     """A validated tree: every node once, parents before children, in the order of the object."""
 
     ref: Ref
@@ -237,7 +238,17 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     flavors: tuple[Flavor, ...] = ()
     """The types of nodes that the tree tells apart, in order: amounts of ``resource@flavor`` beside the total."""
 
-    @property
+    @cached_property
+    def flavored(self) -> dict[str, str]:
+        """{resource by flavor: its total}"""
+        return {of_flavor(name, flavor.name): name for flavor in self.flavors for name in flavor.resources}
+
+    @cached_property
+    def demands(self) -> dict[tuple[object, ...], Any]:
+        """What readers have worked out from this tree, kept with it: no part of its value, and never stored."""
+        return {}
+
+    @cached_property
     def flavor_groups(self) -> dict[tuple[str, ...], dict[str, Flavor]]:
         """{resources: {name: flavor}} of the flavors that are alternatives to each other, in order."""
         groups: dict[tuple[str, ...], dict[str, Flavor]] = {}

@@ -151,8 +151,8 @@ class Book(Struct):
     """paths with possible room for a parked shape"""
     stirred: dict[str, None] = field(default_factory=dict)
     """queues with a changed line, use or rules, until the stage that keeps the book has looked at these"""
-    eased: bool = False
-    """Room may have come, or a job was refused, since the stage that keeps the book has looked for other flavors."""
+    answered: bool = False
+    """A proposal was answered or withdrawn since the stage that keeps the book has looked for other flavors."""
     waiting: int = 0
 
     def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
@@ -190,6 +190,7 @@ class Book(Struct):
 
     def closed(self, key: str) -> None:
         """A proposal of the shape was answered or withdrawn."""
+        self.answered = True
         shape = self.shapes.get(key)
         if shape is not None:
             shape.open -= 1

@@ -204,7 +204,6 @@ def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Itera
 
 
 def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
-    queues.book.eased = True
     queues.passed.clear()
     for uid, charge in queues.ledger.charges.items():
         if uid in queues.jobs and uid in queues.resumed:
@@ -233,7 +232,6 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
 
 def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     """A charge follows its workload to another leaf."""
-    queues.book.eased = True
     job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
@@ -251,7 +249,6 @@ def _stands_at(job: Job, queue: str) -> None:
 
 
 def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
-    queues.book.eased = True
     job = queues.jobs.get(event.ref.uid)
     if job is None or job.status != "proposed" or job.attempt != event.attempt:
         return ()
@@ -269,7 +266,6 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
 
 
 def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
-    queues.book.eased = True
     uid = event.ref.uid
     charge = queues.ledger.release(uid, event.attempt, at.at)
     if charge is not None and after_release(event.reason) == "unplaced" and waits(queues.workloads.get(uid)):
@@ -368,7 +364,6 @@ def placement_chosen(queues: Queues, _at: Position, event: PlacementChosen) -> I
 def charge_changed(
     queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
 ) -> Iterable[str]:
-    queues.book.eased = True
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
     if isinstance(event, GrowthWithdrawn):
         queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
@@ -408,7 +403,6 @@ def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[s
 
 
 def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.book.eased = True
     queues.ledger.end_claim(event.ref.uid)
     return ()
 

@@ -145,8 +145,8 @@ class QueueSorter(Stage[SorterState]):
         state.lineup.stir(state.queues)
         if state.queues.book.stirred:
             state.lineup.settle(state.queues)
-        if state.queues.book.eased:
-            state.queues.book.eased = False
+        if state.queues.book.answered or state.looked != state.queues.ledger.changes:
+            state.queues.book.answered, state.looked = False, state.queues.ledger.changes
             give_way(state)
 
     def next_deadline(self, state: SorterState) -> int | None:

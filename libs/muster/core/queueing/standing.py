@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
-from msgspec.structs import replace
 
 from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.book import Shape
@@ -17,7 +16,7 @@ from muster.core.queueing.circles import set_aside
 from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.quota.demand import Scratch, chain_of, demands_of, laid_out, nodes_of
-from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
@@ -25,7 +24,7 @@ from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.closed import total
 from muster.model.demand import Demand
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT, OnFlavors, flavors_text
+from muster.model.quota import KAI_ROOT, OnFlavors, QuotaTree, flavors_text
 from muster.model.text import clean, shorten
 from muster.model.workload import Workload
 
@@ -234,33 +233,56 @@ def give_way(state: SorterState) -> None:
     """Recheck the jobs that wait under one alternative of flavors and may start under another: the first that fit there
     together, queues in the order of their turns.
     """
-    ledger, book = state.queues.ledger, state.queues.book
-    trees, scratch = [tree.root for tree in ledger.trees.values() if tree.flavors], Scratch()
+    ledger, book, scratch = state.queues.ledger, state.queues.book, Scratch()
+    trees = {tree.root: (tree, _free(ledger, tree)) for tree in ledger.trees.values() if tree.flavors}
     for _, queue in state.lineup.order if trees else ():
-        shapes = [book.shapes[key] for key in book.queues.get(queue, ()) if root_of(queue) in trees]
-        waiting = [shape for shape in shapes if shape.waiting and shape.demand.flavors and not shape.open]
-        for shape in sorted(waiting, key=lambda shape: shape.waiting[0]):
-            if _is_hopeful(state, shape):
+        keys, (tree, free) = book.queues.get(queue), trees.get(root_of(queue), _NO_TREE)
+        if not keys or tree is None:
+            continue
+        claims = _may_claim(ledger, tree, queue)
+        if not claims and max(free.values(), default=0) <= 0:
+            continue
+        waiting = [shape for key in keys if (shape := book.shapes[key]).waiting and not shape.open]
+        for shape in sorted(waiting, key=lambda shape: shape.waiting[0]) if len(waiting) > 1 else waiting:
+            if shape.demand.flavors and _is_hopeful(state, tree, free, shape, claims=claims):
                 _rechecked(state, shape, scratch)
 
 
-def _is_hopeful(state: SorterState, shape: Shape) -> bool:
+_NO_TREE: tuple[QuotaTree | None, Mapping[str, int]] = None, {}
+
+
+def _free(ledger: Ledger, tree: QuotaTree) -> dict[str, int]:
+    """{resource by flavor: what the root has free}"""
+    rooms = ((name, ledger.headroom(tree.root, name)) for name in tree.flavored)
+    return {name: UNBOUNDED if room is None else room for name, room in rooms}
+
+
+def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
+    """At a glance: whether a node of the queue's path uses less than its guarantee of a resource with flavors."""
+    if tree.rules.reclaim == "disabled":
+        return False
+    for path in chain_of(queue)[:-1]:
+        node, used = ledger.nodes.get(path), ledger.used.get(path, {})
+        for name in dict.fromkeys(tree.flavored.values()) if node is not None else ():
+            if node is not None and used.get(name, 0) < node.guaranteed.get(name, 0):
+                return True
+    return False
+
+
+def _is_hopeful(state: SorterState, tree: QuotaTree, free: Mapping[str, int], shape: Shape, *, claims: bool) -> bool:
     """At a glance: whether another alternative may have room at the root, or is within a guarantee, and the present one
-    is not.
+    is not. ``claims``: a guarantee of its path has something left.
     """
     ledger, workload = state.queues.ledger, state.queues.workloads.get(shape.waiting[0].uid)
-    tree, path = ledger.tree_of(shape.queue), chain_of(shape.queue)
-    owed = _right_to(ledger, shape.queue, shape.demand) == 0
-    for demand in demands_of(tree, shape.queue, workload) if tree is not None and workload is not None else ():
+    others = demands_of(tree, shape.queue, workload) if workload is not None else ()
+    for demand in others if len(others) > 1 else ():
         if demand.flavors == shape.demand.flavors:
             continue
-        parts = [(name, asked) for name, asked in demand.request.items() if "@" in name]
-        rooms = [(ledger.headroom(path[-1], name), asked) for name, asked in parts]
-        if all(room is None or asked <= room for room, asked in rooms):
+        if all(asked <= free[name] for name, asked in demand.request.items() if name in free):
             return True
-        if not owed and _right_to(ledger, shape.queue, demand) == 0:
-            return True
-    return False
+    if not claims or len(others) < 2 or _right_to(ledger, shape.queue, shape.demand) == 0:
+        return False
+    return any(_right_to(ledger, shape.queue, demand) == 0 for demand in others)
 
 
 def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:

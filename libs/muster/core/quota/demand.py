@@ -346,24 +346,24 @@ def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tupl
     return tuple(dict(zip(names, picked, strict=True)) for picked in products)
 
 
-_known: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[QuotaTree, tuple[Demand, ...]]] = {}
 _MOST_KNOWN = 4096
 
 
 def demands_of(tree: QuotaTree, queue: str, workload: Workload) -> tuple[Demand, ...]:
     """The demand of a workload under each of its alternatives, in order, in a tree with flavors.
 
-    Kept for each digest of a workload's input: many events ask again.
+    Kept with the tree for each digest of a workload's input: many events ask again.
     """
-    key = queue, workload.basis, tuple(sorted(workload.labels.items()))
-    known = _known.get(key) if workload.basis else None
-    if known is not None and known[0] is tree:
-        return known[1]
-    demands = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[key] = tree, demands
-    return demands
+    labels = workload.labels
+    key = queue, workload.basis, labels.get(FLAVORS, ""), labels.get(RUN_TIME, ""), is_preemptible(labels)
+    known: tuple[Demand, ...] | None = tree.demands.get(key) if workload.basis else None
+    if known is None:
+        known = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))
+        if len(tree.demands) >= _MOST_KNOWN:
+            tree.demands.clear()
+        if workload.basis:
+            tree.demands[key] = known
+    return known
 
 
 def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, ...]:

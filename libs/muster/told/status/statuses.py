@@ -287,9 +287,7 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None
-        return _status(
-            state, uid, refusal_code(final), Short(final, cause, flavors=_beside(state, job)), **status
-        )
+        return _status(state, uid, refusal_code(final), Short(final, cause, flavors=_beside(state, job)), **status)
     if not state.synced:
         return _status(state, uid, "NotSynced", _unlisted(state), **status)
     if state.closing:
