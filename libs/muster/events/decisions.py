@@ -77,6 +77,10 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """metadata.generation of the queued object."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
+    flavor_until: int = 0
+    """Log time (ms) until which the job waits for the best of its flavors alone; 0 without such a wait."""
+    flavor_waited: int = 0
+    """How long (ms) the job has waited for a better flavor than these; 0 where it has not."""
     others: tuple[OnFlavors, ...] = ()
     """Further flavors with quota, in order: without a place on the nodes of its flavors the job goes to the first of
     these with room."""

@@ -180,6 +180,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
     queues.not_before.pop(uid, None)
     queues.unplaced.pop(uid, None)
     queues.passed.pop(uid, None)
+    queues.flavor_waits.pop(uid, None)
     queues.ledger.unpark(uid)
     queues.stale.pop(uid, None)
     queues.unit_priorities.pop(uid, None)
@@ -353,6 +354,7 @@ def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str
     """The job has its places: where no job passes the head, later jobs may be tried."""
     queues.reserved.pop(event.ref.uid, None)
     queues.passed.pop(event.ref.uid, None)
+    queues.flavor_waits.pop(event.ref.uid, None)
     return ()
 
 
@@ -425,6 +427,9 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
     queues.unplaced.pop(uid, None)
     queues.stale.pop(uid, None)
     back_to(queues, uid, event.flavors)
+    queues.flavor_waits.pop(uid, None)
+    if event.flavor_until:
+        queues.flavor_waits[uid] = event.flavor_until
     if old is not None:
         withdraw(queues, old)
     queues.ledger.queued(uid, ask_of(event))
@@ -440,6 +445,7 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
 def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[str]:
     queues.ledger.dequeued(event.ref.uid, event.attempt)
     queues.passed.pop(event.ref.uid, None)
+    queues.flavor_waits.pop(event.ref.uid, None)
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs.get(event.ref.uid)
     if job is not None and job.attempt == event.attempt and job.status != "charged":

@@ -100,6 +100,8 @@ class Queues(Struct):
     """workload uid -> the terms of its wait for nodes; not queued again on the same terms before there is room"""
     passed: dict[str, dict[str, int]] = field(default_factory=dict)
     """workload uid -> {flavors that had quota and no room on the nodes: the attempt that told}, until there is room"""
+    flavor_waits: dict[str, int] = field(default_factory=dict)
+    """uid of a waiting job -> log time (ms) until which the job waits for the best of its flavors alone"""
     reserved: dict[str, None] = field(default_factory=dict)
     """uids with a reservation and no admission yet"""
     places: bool = False

@@ -15,7 +15,7 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.circles import set_aside
 from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.quota.demand import Scratch, chain_of, demands_of, laid_out, nodes_of
+from muster.core.quota.demand import Scratch, chain_of, counted, demands_of, flavor_wait_ms, laid_out, nodes_of
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
@@ -86,8 +86,10 @@ class _Enters(NamedTuple):
     leaf: str
     demand: Demand
     priority: int
-    others: Sequence[Demand]
+    others: Sequence[Demand] = ()
     """Under further flavors, for a job without a place on the nodes of its first."""
+    until: int = 0
+    """Log time (ms) until which the job waits for the best of its flavors alone; 0 without such a wait."""
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
@@ -144,7 +146,7 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if state.queues.stale.get(uid) == workload.generation:
         return None
     priority = state.queues.priority_of(workload, leaf)
-    demand, others = _demanded(state, workload, leaf, priority, job)
+    demand, others, flavor_until = _demanded(state, workload, leaf, priority, job)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
         terms = structs.replace(
@@ -158,27 +160,46 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
         if unplaced == terms:
             return None
     wanted = (priority, leaf, demand)
-    if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
+    waits = state.queues.flavor_waits.get(uid, 0) == (flavor_until if flavor_until > state.now else 0)
+    if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves and waits:
         return None
-    return _Enters(leaf, demand, priority, others)
+    return _Enters(leaf, demand, priority, others, flavor_until)
 
 
 def _demanded(
     state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None
-) -> tuple[Demand, Sequence[Demand]]:
-    """The demand of a workload that waits, under the alternative of flavors to wait for, and under the alternatives to
-    try where this one has no room on the nodes.
+) -> tuple[Demand, Sequence[Demand], int]:
+    """The demand of a workload that waits, under the alternative of flavors to wait for; under the alternatives to try
+    where this one has no room on the nodes; and until when (log time, ms) the job waits for its best flavors alone.
     """
     queues, uid = state.queues, workload.ref.uid
     demand = queues.demand_of(workload, leaf, priority)
     tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
-        return demand, ()
+        return demand, (), queues.flavor_waits.get(uid, 0)
     claim = queues.ledger.claims.by_uid.get(uid)
     options = demands_of(tree, leaf, workload) if tree is not None else ()
     if len(options) == 1 or (claim is not None and claim.firm):
-        return demand, ()
-    return best_of(queues, leaf, options, demand if job is not None else None, uid, state.now)
+        return demand, (), queues.flavor_waits.get(uid, 0)
+    until = 0
+    if wait := flavor_wait_ms(workload.labels):
+        until = _queued_since(state, workload, job) + wait
+        if until > state.now:
+            best = (one for one in options if not _is_hopeless(queues.ledger, leaf, one))
+            options = (next(best, options[0]),)
+    return *best_of(queues, leaf, options, demand if job is not None else None, uid, state.now), max(until, 0)
+
+
+def _queued_since(state: SorterState, workload: Workload, job: Job | None) -> int:
+    """The queueing time of a workload, ms since the epoch."""
+    before = job if job is not None else state.queues.unplaced.get(workload.ref.uid)
+    return before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
+
+
+def _is_hopeless(ledger: Ledger, leaf: str, demand: Demand) -> bool:
+    """Whether the demand alone is above a max of its path."""
+    path = [ledger.nodes[at] for at in chain_of(leaf) if at in ledger.nodes]
+    return any(amount > node.limit.get(name, amount) for node in path for name, amount in counted(demand).items())
 
 
 MOST_OTHERS = 8
@@ -289,6 +310,8 @@ def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:
     """Recheck the first jobs of a shape. ``scratch``: the demands of jobs that start elsewhere."""
     queues = state.queues
     for place in shape.waiting[:AT_ONCE]:
+        if place.uid in queues.flavor_waits:
+            continue
         change = change_of(state, place.uid)
         if not isinstance(change, _Enters) or change.demand.flavors == shape.demand.flavors:
             return
@@ -308,14 +331,15 @@ def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
 
 def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:
     uid, leaf, demand, priority = workload.ref.uid, enters.leaf, enters.demand, enters.priority
-    before = job if job is not None else state.queues.unplaced.get(uid)
-    tree = state.queues.ledger.tree_of(leaf)
-    queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
-    rank = queued_at
+    queued_at = rank = _queued_since(state, workload, job)
     if state.queues.order(leaf) == "learned":
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
     if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
         rank += behind
+    tree = state.queues.ledger.tree_of(leaf)
+    until = enters.until if enters.until > state.now else 0
+    late = tree is not None and enters.until and not until and demand != demands_of(tree, leaf, workload)[0]
+    waited = flavor_wait_ms(workload.labels) if late else 0
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -327,6 +351,8 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         rank=rank if rank != queued_at else 0,
         generation=workload.generation,
         nodes=nodes_of(tree, demand.flavors),
+        flavor_until=until,
+        flavor_waited=waited,
         others=tuple(OnFlavors(other.flavors, nodes_of(tree, other.flavors)) for other in enters.others),
     )
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
+    FLAVOR_WAIT,
     FLAVORS,
     KAI_PREEMPTIBILITY,
     KAI_PREEMPTION_DELAY,
@@ -108,6 +109,11 @@ def run_time_ms(labels: Mapping[str, str]) -> int:
     elif declared <= DAY_MS:
         step = 30 * MINUTE_MS
     return -(-declared // step) * step
+
+
+def flavor_wait_ms(labels: Mapping[str, str]) -> int:
+    """How long a job waits for the first of its flavors, from its queueing; 0 without a readable declaration."""
+    return span_or(labels.get(FLAVOR_WAIT, ""), 0) if FLAVOR_WAIT in labels else 0
 
 
 def settings_left_out(workload: Workload) -> tuple[FieldProblem, ...]:

@@ -187,9 +187,12 @@ class OtherFlavor(Struct, frozen=True):
     refusal: Shortfall | None = None
     """The limit that refuses the job there; None: its pods cannot run there, or it has room there now."""
     kind: str = ""
-    """``label``, ``affinity`` or ``taint``: what keeps its pods away; ``nodes``: without room at the last try."""
+    """``label``, ``affinity`` or ``taint``: what keeps its pods away; ``nodes``: without room at the last try;
+    ``later``: the job waits for a better type."""
     key: str = ""
     """The name of the label or taint."""
+    until: int = 0
+    """Log time (ms) from which the job would start there."""
 
 
 class Idles(Struct, frozen=True):

@@ -355,6 +355,9 @@ def _other_flavors(state: ReadState, uid: str, queue: str, priority: int, mine: 
             demand = demand_of(tree, workload, priority, queue=queue, flavors=flavors)
             short = ledger.shortfall(queue, demand, now=state.now, uid=uid)
             names = dict.fromkeys(name for chosen in flavors.values() for name in chosen)
+            if until := state.queues.flavor_waits.get(uid, 0):
+                others.append(OtherFlavor(" and ".join(names), kind="later", until=until))
+                continue
             kind = "nodes" if short is None and flavors_text(flavors) in passed else ""
             others.append(OtherFlavor(" and ".join(names), short, kind))
     unfit_on = misfits(tree, workload).items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.events import decisions as d
 from muster.events import facts
@@ -103,6 +104,12 @@ def gone(_event: facts.WorkloadGone, around: Happening) -> str:
 def queued(event: d.WorkloadQueued, around: Happening) -> str:
     again = f" again (attempt {event.attempt})" if event.attempt > 1 else ""
     text = f"enters queue {event.queue}{again}, asks for {format_vector(event.request)}, priority {event.priority}"
+    if event.flavors:
+        text += f", on {' and '.join(dict.fromkeys(name for names in event.flavors.values() for name in names))}"
+    if event.flavor_until:
+        text += f" alone until {rfc3339(event.flavor_until)}"
+    if event.flavor_waited:
+        text += f" after {span(event.flavor_waited)} for a better type"
     if around.flag:
         return f"{text}; it is evaluated once its present quota is released"
     return f"{text}: {place(around.where)}" if around.where is not None else text

@@ -67,6 +67,7 @@ def beside(short: Shortfall) -> str:
 
 _KEEPS_AWAY = {
     "nodes": "the nodes have no room for its pods",
+    "later": "it starts later: until {} it waits for its first type alone",
     "label": "its pods select nodes with label {}",
     "affinity": "the node affinity of its pods asks for another {}",
     "taint": "its pods do not tolerate taint {}",
@@ -86,7 +87,7 @@ def other_flavors(others: Iterable[OtherFlavor]) -> str:
                 f"{format_quantity(short.asked, name)}"
             )
         elif other.kind:
-            told.append(f"on {other.name}, {_KEEPS_AWAY[other.kind].format(other.key)}")
+            told.append(f"on {other.name}, {_KEEPS_AWAY[other.kind].format(other.key or rfc3339(other.until))}")
     words = "; ".join(told)
     return f". {words[0].upper()}{words[1:]}" if words else ""
 

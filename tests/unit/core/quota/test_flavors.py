@@ -5,7 +5,7 @@ from __future__ import annotations
 from kit import facts
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
-from muster.events.decisions import GangAdmitted
+from muster.events.decisions import GangAdmitted, WorkloadQueued
 from muster.events.facts import NodeObserved
 from muster.model.keys import Ref
 from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
@@ -275,3 +275,46 @@ def test_why_tells_of_each_flavor_whether_quota_or_nodes_lack() -> None:
     scene.asks("b/more", ("main", 1, 2))
     scene.asks("b/none", ("main", 1, 2))
     assert "On h100, the nodes have no room for its pods" in told(scene, "b/none"), "b is owed the A100"
+
+
+def test_a_job_may_wait_for_its_best_flavor_before_it_takes_the_next() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    scene.asks("a/waits", 4, order="h100,a100", flavor_wait="10m")
+    scene.asks("a/other", 4, order="h100,a100")
+    assert scene.on_each("a", "waits", "other") == ["", "a100"], "another job of the shape waits for nothing"
+    assert "until 1970-01-01T00:26:40Z it waits for its first type alone" in told(scene, "a/waits")
+    scene.bench.pass_time(599_000)
+    assert not scene.on("a/waits")
+    scene.bench.pass_time(2_000)
+    assert scene.on("a/waits") == "a100"
+    queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "a/waits"]
+    assert [(event.flavor_until, event.flavor_waited) for event in queued] == [(1_600_000, 0), (0, 600_000)]
+    scene.bench.sound()
+
+
+def test_a_wait_for_the_best_flavor_ends_when_it_comes_and_where_it_never_could() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    scene.asks("a/waits", 4, order="h100,a100", flavor_wait="10m")
+    scene.asks("a/large", 6, order="h100,a100", flavor_wait="10m")
+    assert scene.on("a/large") == "a100", "six H100 do not exist"
+    scene.ends("a/fills")
+    assert scene.on("a/waits") == "h100"
+    before = len(scene.bench.log)
+    scene.bench.pass_time(3_600_000)
+    assert len(scene.bench.log) < before + 5
+    scene.bench.sound()
+
+
+def test_a_job_waits_for_nodes_of_its_best_flavor_too() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("b/waits", ("main", 1, 2), order="h100,a100", flavor_wait="10m")
+    assert not placed(scene, "b/waits")
+    scene.bench.pass_time(601_000)
+    assert placed(scene, "b/waits") == {"node-a100"}
+    scene.asks("b/more", ("main", 1, 2), order="h100,a100", flavor_wait="10m")
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/more") == {"node-h100"}
+    scene.bench.sound()
