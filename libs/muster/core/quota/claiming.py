@@ -476,7 +476,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         tree = state.ledger.tree_of(entry.queue)
         workload = state.workloads.get(part.ref.uid)
         elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree)
+        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
     given = basis(state.ledger, proposed.ref.uid)
     return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 

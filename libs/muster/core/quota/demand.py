@@ -181,6 +181,8 @@ class Charge(Struct):
     """The priority in its last queueing; 0 for adopted work, never queued."""
     begun: Cause = Cause(0, 0)
     """The event that charged the workload."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors behind its amounts by flavor."""
 
     @property
     def rank(self) -> tuple[int, bool, Cause]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from kit import facts
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
+from muster.core.quota.demand import Charge
+from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
+from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
+from muster.model.elastic import Elastic, ScaledGroup
 from muster.model.keys import Ref
 from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
 from muster.model.workload import NodeState
@@ -318,3 +323,21 @@ def test_a_job_waits_for_nodes_of_its_best_flavor_too() -> None:
     typed_nodes(scene, h100=4)
     assert placed(scene, "b/more") == {"node-h100"}
     scene.bench.sound()
+
+
+def test_workers_that_a_cluster_asks_for_or_gives_count_in_the_flavor_of_their_group() -> None:
+    scene = two()
+    tree = scene.bench.states["quota_accountant"].ledger.tree_of("root/a")
+    group = ScaledGroup("gpu", replicas=3, least=1, request={"cpu": 1000, GPU: 2000})
+    flavors = {"gpu": ("h100",), "head": ("a100",)}
+    asked = GrowthRequested(
+        cause=Cause(1, 0), ref=REF, attempt=1, cluster=REF, granted={"gpu": 3}, each={"gpu": group.cost}
+    )
+    charge = Charge("a", "root/a", {}, flavors=flavors)
+    two_more = {"cpu": 2000, GPU: 4000, f"{GPU}@h100": 4000}
+    assert demand_of_growth(asked, GrowthOption({"gpu": 2}), tree, charge).request == two_more
+    spares = spare_of(Elastic((group,)), {"gpu": 3}, tree, flavors)
+    assert given_back(spares, {"gpu": 2}) == (two_more, 2)
+
+
+REF = Ref("RayCluster", "a", "one", "uid-one")
