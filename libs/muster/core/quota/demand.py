@@ -379,10 +379,30 @@ def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, 
 
     Unknown names count as absent; the list of the queue decides where the workload names none of its flavors.
     """
-    node = next((node for node in tree.nodes if node.path == queue), None)
-    allowed = node.flavors if node is not None and node.flavors else tuple(one.name for one in tree.flavors)
+    allowed = _allowed(tree, queue)
     listed = (name.strip() for name in workload.labels.get(FLAVORS, "").split(","))
     return tuple(dict.fromkeys(name for name in listed if name in allowed)) or allowed
+
+
+def flavors_left_out(tree: QuotaTree | None, queue: str, workload: Workload) -> tuple[FieldProblem, ...]:
+    """The names in the list of a workload that are no flavors of its queue: these count as absent."""
+    if tree is None or not tree.flavors:
+        return ()
+    allowed = _allowed(tree, queue)
+    listed = dict.fromkeys(name for part in workload.labels.get(FLAVORS, "").split(",") if (name := part.strip()))
+    return tuple(
+        problem(
+            "", "annotation", problem("", "not_a_flavor_here", value=name, queue=queue, choices=allowed), key=FLAVORS
+        )
+        for name in listed
+        if name not in allowed
+    )
+
+
+def _allowed(tree: QuotaTree, queue: str) -> tuple[str, ...]:
+    """The flavors of a queue, in order."""
+    node = next((node for node in tree.nodes if node.path == queue), None)
+    return node.flavors if node is not None and node.flavors else tuple(one.name for one in tree.flavors)
 
 
 def _options(

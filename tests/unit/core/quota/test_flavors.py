@@ -15,6 +15,7 @@ from muster.model.elastic import Elastic, ScaledGroup
 from muster.model.keys import Ref
 from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
 from muster.model.workload import NodeState
+from muster.told.presentation.desired import settings_left_out
 from muster.told.readmodel.model import ReadModel
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
@@ -341,3 +342,14 @@ def test_workers_that_a_cluster_asks_for_or_gives_count_in_the_flavor_of_their_g
 
 
 REF = Ref("RayCluster", "a", "one", "uid-one")
+
+
+def test_names_of_no_flavor_in_the_list_of_a_job_are_told() -> None:
+    scene = Types()
+    scene.flavors(FOUR, leaf("a", {}, order="a100"))
+    scene.asks("a/one", 1, order="h100, a100, h800")
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    h100, h800 = settings_left_out(seat.state, scene.jobs["a/one"].ref.uid)
+    assert "'h100' is no type of quota root/a, which has a100" in h100 and "'h800' is no type" in h800
