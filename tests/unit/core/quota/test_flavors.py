@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kit import facts
+from kit.advised import asked
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
 from muster.core.quota.demand import Charge
@@ -353,3 +354,15 @@ def test_names_of_no_flavor_in_the_list_of_a_job_are_told() -> None:
         seat.fold(stored)
     h100, h800 = settings_left_out(seat.state, scene.jobs["a/one"].ref.uid)
     assert "'h100' is no type of quota root/a, which has a100" in h100 and "'h800' is no type" in h800
+
+
+def test_ask_tells_where_a_job_would_start_and_of_the_other_types() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    new = scene.job_of("a/new", 4, order="h100,a100")
+    answer = asked(seat.state, new, scene.bench.now)
+    assert answer.starts_now and answer.request["nvidia.com/gpu@a100"] == "4"
+    assert answer.summary.endswith("On h100 it would wait.")
