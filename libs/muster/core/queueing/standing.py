@@ -203,7 +203,7 @@ def _is_hopeless(ledger: Ledger, leaf: str, demand: Demand) -> bool:
 
 
 MOST_OTHERS = 8
-"""The most further alternatives that the gang admitter is told of."""
+"""The most further alternatives named to the gang admitter."""
 HOPELESS, PASSED = 8, 4
 """Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room."""
 
@@ -263,10 +263,9 @@ def give_way(state: SorterState) -> None:
         claims = _may_claim(ledger, tree, queue)
         if not claims and max(free.values(), default=0) <= 0:
             continue
-        waiting = [shape for key in keys if (shape := book.shapes[key]).waiting and not shape.open]
-        for shape in sorted(waiting, key=lambda shape: shape.waiting[0]) if len(waiting) > 1 else waiting:
-            if shape.demand.flavors and _is_hopeful(state, tree, free, shape, claims=claims):
-                _rechecked(state, shape, scratch)
+        hopeful = [book.shapes[key] for key in keys if _is_hopeful(state, tree, free, key, claims=claims)]
+        for shape in sorted(hopeful, key=lambda shape: shape.waiting[0]) if len(hopeful) > 1 else hopeful:
+            _rechecked(state, shape, scratch)
 
 
 _NO_TREE: tuple[QuotaTree | None, Mapping[str, int]] = None, {}
@@ -290,28 +289,46 @@ def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
     return False
 
 
-def _is_hopeful(state: SorterState, tree: QuotaTree, free: Mapping[str, int], shape: Shape, *, claims: bool) -> bool:
-    """At a glance: whether another alternative may have room at the root, or is within a guarantee, and the present one
-    is not. ``claims``: a guarantee of its path has something left.
+def _is_hopeful(state: SorterState, tree: QuotaTree, free: Mapping[str, int], key: str, *, claims: bool) -> bool:
+    """At a glance: whether another alternative of a waiting shape may have room at the root, or is within a guarantee,
+    and the present one is not. ``claims``: a guarantee of its path has something left.
     """
-    ledger, workload = state.queues.ledger, state.queues.workloads.get(shape.waiting[0].uid)
-    others = demands_of(tree, shape.queue, workload) if workload is not None else ()
-    for demand in others if len(others) > 1 else ():
-        if demand.flavors == shape.demand.flavors:
-            continue
-        if all(asked <= free[name] for name, asked in demand.request.items() if name in free):
-            return True
-    if not claims or len(others) < 2 or _right_to(ledger, shape.queue, shape.demand) == 0:
+    shape, ledger = state.queues.book.shapes[key], state.queues.ledger
+    if not shape.waiting or shape.open or not shape.demand.flavors:
         return False
-    return any(_right_to(ledger, shape.queue, demand) == 0 for demand in others)
+    others = _others(state, tree, key, shape)
+    for _, parts in others:
+        for name, asked in parts:
+            if asked > free[name]:
+                break
+        else:
+            return True
+    if not claims or not others or _right_to(ledger, shape.queue, shape.demand) == 0:
+        return False
+    return any(_right_to(ledger, shape.queue, demand) == 0 for demand, _ in others)
+
+
+Parts = Sequence[tuple[str, int]]
+
+
+def _others(state: SorterState, tree: QuotaTree, key: str, shape: Shape) -> Sequence[tuple[Demand, Parts]]:
+    """The other alternatives of a shape, with the amounts by flavor: kept with the tree, the same for all its jobs."""
+    known: Sequence[tuple[Demand, Parts]] | None = tree.demands.get((key,))
+    if known is None:
+        workload = state.queues.workloads.get(shape.waiting[0].uid)
+        others = demands_of(tree, shape.queue, workload) if workload is not None else ()
+        others = tuple(demand for demand in others if demand.flavors != shape.demand.flavors)
+        parts = ([(name, asked) for name, asked in demand.request.items() if "@" in name] for demand in others)
+        known = tuple(zip(others, parts, strict=True))
+        if shape.demand.basis and workload is not None:
+            tree.demands[key,] = known
+    return known
 
 
 def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:
     """Recheck the first jobs of a shape. ``scratch``: the demands of jobs that start elsewhere."""
     queues = state.queues
     for place in shape.waiting[:AT_ONCE]:
-        if place.uid in queues.flavor_waits:
-            continue
         change = change_of(state, place.uid)
         if not isinstance(change, _Enters) or change.demand.flavors == shape.demand.flavors:
             return

@@ -363,7 +363,7 @@ def demands_of(tree: QuotaTree, queue: str, workload: Workload) -> tuple[Demand,
     Kept with the tree for each digest of a workload's input: many events ask again.
     """
     labels = workload.labels
-    key = queue, workload.basis, labels.get(FLAVORS, ""), labels.get(RUN_TIME, ""), is_preemptible(labels)
+    key = queue, workload.basis, labels.get(RUN_TIME, ""), is_preemptible(labels)
     known: tuple[Demand, ...] | None = tree.demands.get(key) if workload.basis else None
     if known is None:
         known = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))

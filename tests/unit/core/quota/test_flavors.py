@@ -366,3 +366,14 @@ def test_ask_tells_where_a_job_would_start_and_of_the_other_types() -> None:
     answer = asked(seat.state, new, scene.bench.now)
     assert answer.starts_now and answer.request["nvidia.com/gpu@a100"] == "4"
     assert answer.summary.endswith("On h100 it would wait.")
+
+
+def test_jobs_alike_with_other_lists_do_not_wait_for_each_other() -> None:
+    scene = two()
+    scene.asks("a/h", 4)
+    scene.asks("b/a", 8, order="a100")
+    scene.asks("a/first", 4, order="h100")
+    scene.asks("a/second", 4, order="h100,a100")
+    scene.ends("b/a")
+    assert scene.on_each("a", "first", "second") == ["", "a100"]
+    scene.bench.sound()
