@@ -258,8 +258,8 @@ def may_go(giver: Giver, uid: str, search: Search, level: str) -> bool:
       leaves is then a matter of the node;
     - every node of the claimant's side from ``level`` on stays within its guarantee, the claimant included.
 
-    An amount by flavor that the claimant is not guaranteed may be covered by what the guarantee has beside its amounts
-    by flavor. Such a claimant takes from nodes that are beyond their guarantees in both ways.
+    An amount by flavor that the claimant is not guaranteed may be covered by the rest of the guarantee beside its
+    amounts by flavor. Such a claimant takes from nodes that are beyond their guarantees in both ways.
 
     A job leaves as a whole, so a queue may end below its guarantee. It then claims the rest as any other queue does.
     """

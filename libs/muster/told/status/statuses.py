@@ -342,8 +342,8 @@ def _beside(state: ReadState, job: Job) -> tuple[OtherFlavor, ...]:
 
 
 def _other_flavors(state: ReadState, uid: str, queue: str, priority: int, mine: Flavors) -> tuple[OtherFlavor, ...]:
-    """The alternatives to the flavors that a job waits for, each with what refuses it there now: a limit, or the nodes
-    at the last try.
+    """The alternatives to the flavors that a job waits for, each with its present refusal: a limit, or the nodes at
+    the last try.
     """
     ledger, workload = state.queues.ledger, state.queues.workloads.get(uid)
     tree, passed = ledger.tree_of(queue), state.queues.passed.get(uid, {})
