@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import read_kai_queue
-from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
+from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, FLAVORS, PREFIX, UnreadableError
 from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.core.quota.trees.rules import KNOWN
 from muster.core.quota.trees.treesource import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
@@ -110,7 +110,7 @@ def _around(manifest: Manifest) -> Iterator[BrokenRule]:
 def _unknown_attributes(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
     """Attributes of nodes that look like ours and are not."""
     for key in sorted(node.attributes):
-        if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, REAPPLIED, *WEIGHTS):
+        if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, REAPPLIED, FLAVORS, *WEIGHTS):
             yield BrokenRule(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
     for child in node.children:
         yield from _unknown_attributes(child, f"{path}/{child.name}")
@@ -119,6 +119,9 @@ def _unknown_attributes(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
 def _within(tree: QuotaTree) -> Iterator[BrokenRule]:
     """What keeps every rule, and probably is not meant."""
     limits = {node.path: node.limit for node in tree.nodes}
+    for name in tree.flavored:
+        if tree.flavors and name not in tree.nodes[0].limit:
+            yield BrokenRule(tree.root, "flavor", f"max names no {name}: any amount of it is admitted")
     for node in tree.nodes:
         parent = limits.get(node.path.rpartition("/")[0], {})
         for name, limit in sorted(node.limit.items()):

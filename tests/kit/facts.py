@@ -147,7 +147,7 @@ def seen(workload: Workload, **changes: Any) -> WorkloadObserved:
 
 def _based(workload: Workload) -> Workload:
     """With the digest that its adapter would give it."""
-    basis = basis_of(workload.need, workload.pod_sets, workload.auxiliary, workload.refusal)
+    basis = basis_of(workload.need, workload.pod_sets, workload.auxiliary, workload.refusal, workload.labels)
     return msgspec.structs.replace(workload, basis=basis)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.objects.meta import FLAVORS
+from muster.core.objects.meta import FLAVOR_WAIT, FLAVORS
 from muster.events.decisions import QuotaReserved
 from muster.events.facts import TreeNodeSpec
 from muster.model.placing import GPU, PodRules
@@ -79,6 +79,7 @@ class Types(Scene):
         order = fields.pop("order", "")
         fields.setdefault("created", self.bench.now)
         labels = {FLAVORS: order} if order else {}
+        labels |= {FLAVOR_WAIT: wait} if (wait := fields.pop("flavor_wait", "")) else {}
         job = facts.job(short, namespace, need={"ack": need, "full": need}, pod_sets=pods, labels=labels, **fields)
         self.jobs[name] = job
         return job

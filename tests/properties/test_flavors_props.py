@@ -13,10 +13,14 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kit import facts
 from kit.depth import examples
 from kit.flavored import KEY, Types, leaf, node
-from muster.events.decisions import QuotaReserved
-from muster.model.placing import PodRules
+from muster.events.decisions import GangAdmitted, QuotaReserved
+from muster.events.facts import NodeObserved
+from muster.model.keys import Ref
+from muster.model.placing import GPU, PodRules
+from muster.model.workload import NodeState
 
 SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = ("h100", "a100", "l40")
@@ -108,12 +112,6 @@ class World:
                 return False
         return True
 
-    def owed(self, name: str, flavors: tuple[str, ...]) -> bool:
-        """Whether a job stays within what its queue is guaranteed."""
-        path, mine = self.nodes(name)[-1], self.amounts(name, flavors)
-        least, used = self.least[path] | {"gpu": sum(self.least[path].values())}, self.used(path)
-        return all(used.get(key, 0) + amount <= least.get(key, 0) for key, amount in mine.items())
-
     def ways(self, name: str) -> Iterator[tuple[str, ...]]:
         sets, order = self.jobs[name]
         return product(order, repeat=len(sets))
@@ -158,30 +156,85 @@ def test_a_job_that_could_start_on_an_allowed_flavor_starts_on_its_first(rng: Ra
     world.scene.bench.sound()
 
 
+class OnNodes(World):
+    """The same with nodes: as many of each type as it happens, whatever the quota says. A pod takes one GPU."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng, reclaim="disabled", **{"age-limit": "0"})
+        self.size: dict[str, int] = {}
+        self.pods: dict[str, dict[str, int]] = {}
+        """job -> {node: its pods there}"""
+        self.scene.lines("placement pack")
+        for name in self.names:
+            for _ in range(rng.randint(0, 2)):
+                self.grows(name)
+
+    def grows(self, name: str) -> None:
+        """A further node of a type comes."""
+        node, gpus = f"{name}.{len(self.size)}", self.rng.randint(1, 3)
+        self.size[node] = gpus
+        ref, has = Ref("Node", "", node, f"uid-{node}"), {"cpu": 64000, "pods": 110000, GPU: gpus * 1000}
+        self.scene.do(NodeObserved(node=NodeState(ref=ref, rv=facts.next_rv(), allocatable=has, labels={KEY: name})))
+
+    def draws(self, name: str) -> None:
+        rng, order = self.rng, self.rng.sample(self.names, self.rng.randint(1, len(self.names)))
+        sets = [(f"set{index}", rng.randint(1, 3), 1) for index in range(rng.choice((1, 1, 2)))]
+        self.jobs[name] = sets, order
+        self.scene.asks(name, *sets, order=",".join(order))
+
+    def ends(self, name: str) -> None:
+        super().ends(name)
+        self.pods.pop(name, None)
+
+    def free(self, flavor: str) -> int:
+        """The free GPUs on the nodes of a type."""
+        taken = sum(count for mine in self.pods.values() for node, count in mine.items() if node.startswith(flavor))
+        return sum(gpus for node, gpus in self.size.items() if node.startswith(flavor)) - taken
+
+    def starts(self, name: str, flavors: tuple[str, ...]) -> bool:
+        amounts = self.amounts(name, flavors)
+        return self.fits(name, flavors) and all(self.free(one) >= amounts[one] for one in {*flavors})
+
+    def learns(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The new admissions, in order: each on nodes of the types of its reservation, and none beyond a node."""
+        asked = {(event.ref.key, event.attempt): event for event in self.scene.bench.happened(QuotaReserved)}
+        news = []
+        for event in self.scene.bench.happened(GangAdmitted):
+            if event.ref.key in self.jobs and event.ref.key not in self.runs:
+                by_set = asked[event.ref.key, event.attempt].flavors
+                chosen = tuple(by_set[called][0] for called, _, _ in self.jobs[event.ref.key][0])
+                assert self.starts(event.ref.key, chosen)
+                self.runs[event.ref.key] = chosen
+                mine = self.pods[event.ref.key] = {}
+                for place in event.placements:
+                    assert place.node.startswith(by_set[place.pod_set][0])
+                    mine[place.node] = mine.get(place.node, 0) + place.count
+                news.append((event.ref.key, chosen))
+        for name, gpus in self.size.items():
+            assert sum(mine.get(name, 0) for mine in self.pods.values()) <= gpus
+        return news
+
+
 @SETTINGS
 @given(st.randoms(use_true_random=False))
-def test_what_is_guaranteed_of_a_flavor_is_given(rng: Random) -> None:
-    world = World(rng)
-    scene = world.scene
-    for index in range(rng.randint(4, 10)):
-        world.draws(f"{rng.choice('abc')}/j{index}")
-        scene.bench.pass_time(1000)
-        for _ in range(20):
-            ledger = scene.bench.states["quota_accountant"].entries
-            world.runs = {}
-            for event in scene.bench.happened(QuotaReserved):
-                entry = ledger.get(event.ref.uid)
-                if entry is not None and entry.attempt == event.attempt and not entry.leaving:
-                    world.runs[event.ref.key] = tuple(names[0] for names in event.flavors.values())
-            for name in sorted(world.runs):
-                if scene.jobs[name].suspended:
-                    scene.runs(name)
-            leaving = [entry.ref.key for entry in ledger.values() if entry.leaving]
-            if not leaving:
-                break
-            for name in leaving:
-                scene.suspended(name)
+def test_a_job_starts_on_an_allowed_flavor_with_quota_and_nodes(rng: Random) -> None:
+    world = OnNodes(rng)
+    for index in range(rng.randint(6, 16)):
+        happens, name, first = rng.random(), f"{rng.choice('abc')}/j{index}", None
+        if world.jobs and happens < 0.3:
+            world.ends(rng.choice(sorted(world.jobs)))
+        elif happens < 0.4:
+            world.grows(rng.choice(world.names))
+        else:
+            world.draws(name)
+            first = next((way for way in world.ways(name) if world.starts(name, way)), None)
+        news = dict(world.learns())
+        if first is not None:
+            assert name in news and world.amounts(name, news[name]) == world.amounts(name, first)
+        world.scene.bench.pass_time(6000)
+        world.learns()
         assert not world.over()
         waits = [name for name in world.jobs if name not in world.runs]
-        owed = [(name, way) for name in waits for way in world.ways(name) if world.owed(name, way)]
-        assert not owed, f"these are owed and wait: {owed}, beside {world.runs}"
+        idle = [(name, way) for name in waits for way in world.ways(name) if world.starts(name, way)]
+        assert not idle, f"these could start: {idle}, beside {world.runs} on {world.size}"
+    world.scene.bench.sound()

@@ -13,7 +13,7 @@ from muster.audit.auditbooks import ChargeSeen, Finding, Orders, Trees, add_amou
 from muster.events.decisions import EvictionOrdered
 from muster.model.keys import Ref, path_chain, root_of
 from muster.model.quota import MACHINES, QuotaNode
-from muster.model.resources import Vector
+from muster.model.resources import Vector, total_of
 from muster.model.victims import PartialVictim, Victim
 
 Ranks = Mapping[str, int | None]
@@ -59,14 +59,28 @@ class Accounts(Struct):
         return first
 
     def _above(self, charge: ChargeSeen) -> bool:
-        """Whether every node of a job's side uses more of one requested resource than it is guaranteed."""
+        """Whether every node of a job's side uses more of one requested resource than it is guaranteed; of a flavor
+        that the claimant is not guaranteed by name, also more than its guarantee for any flavor. Every node of the
+        claimant's side stays within its guarantee of this resource.
+        """
         mine, total = path_chain(self.event.queue), self.total()
         sides = [at for at in path_chain(charge.queue) if at in self.nodes and at not in mine]
-        return any(
-            all(total.get(at, {}).get(name, 0) > self.nodes[at].guaranteed.get(name, 0) for at in sides)
-            for name, asked in amounts_of(self.event).items()
-            if asked and charge.amounts.get(name)
-        )
+        level = _covering(self.event, self.nodes, total)
+        theirs = path_chain(charge.queue)
+        own = [at for at in mine[mine.index(level) :] if at not in theirs] if level else []
+
+        def is_loan(name: str, asked: int) -> bool:
+            over = [at for at in own if total.get(at, {}).get(name, 0) + asked > self.nodes[at].guaranteed.get(name, 0)]
+            if not all(_covers_any(self.nodes[at], name, total.get(at, {}), self.event.request) for at in over):
+                return False
+            return all(
+                total.get(at, {}).get(name, 0) > self.nodes[at].guaranteed.get(name, 0)
+                and (not over or not _covers_any(self.nodes[at], name, total.get(at, {}), {}))
+                for at in sides
+            )
+
+        asked_for = amounts_of(self.event).items()
+        return any(is_loan(name, asked) for name, asked in asked_for if asked and charge.amounts.get(name))
 
     def total(self) -> dict[str, Vector]:
         """The amounts charged, and held for other jobs, by node."""
@@ -232,13 +246,30 @@ def _covering(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapp
     """
     root = root_of(event.queue)
     some = {name for at, node in nodes.items() if at != root and root_of(at) == root for name in node.guaranteed}
-    names = [name for name, asked in event.request.items() if asked and name in some]
+    names = [name for name, asked in event.request.items() if asked and (name in some or total_of(name) in some)]
     levels = [at for at in path_chain(event.queue)[:-1] if at in nodes]
     for at in (levels[:1] if event.kind == "priority" else levels) if names else ():
         uses, least = used.get(at, {}), nodes[at].guaranteed
-        if all(uses.get(name, 0) + event.request[name] <= least.get(name, 0) for name in names):
+        if all(
+            uses.get(name, 0) + event.request[name] <= least.get(name, 0)
+            or _covers_any(nodes[at], name, uses, event.request)
+            for name in names
+        ):
             return at
     return ""
+
+
+def _covers_any(node: QuotaNode, name: str, uses: Vector, asked: Vector) -> bool:
+    """Whether use of a flavor beyond the amount of this flavor is within the part of the guarantee by total that no
+    flavor has.
+    """
+    whole = total_of(name)
+    if whole == name:
+        return False
+    flavors = {other: least for other, least in node.guaranteed.items() if other != whole and total_of(other) == whole}
+    within = sum(min(uses.get(other, 0) + asked.get(other, 0), least) for other, least in flavors.items())
+    beside = uses.get(whole, 0) + asked.get(whole, 0) - within
+    return beside <= node.guaranteed.get(whole, 0) - sum(flavors.values())
 
 
 def _fits(path: Iterable[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:

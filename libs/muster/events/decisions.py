@@ -30,7 +30,7 @@ from muster.model.keys import Ref
 from muster.model.places import Move, Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
-from muster.model.quota import FlavorNodes, Flavors, QuotaTree
+from muster.model.quota import FlavorNodes, Flavors, OnFlavors, QuotaTree
 from muster.model.resources import Vector
 from muster.model.victims import PartialVictim, Victim
 from muster.model.workload import PodSet
@@ -77,6 +77,13 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """metadata.generation of the queued object."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what an admission adds to its pods for the nodes of its flavors}."""
+    flavor_until: int = 0
+    """Log time (ms) until which the job waits for the best of its flavors alone; 0 without such a wait."""
+    flavor_waited: int = 0
+    """How long (ms) the job has waited for a better flavor than these; 0 where it has not."""
+    others: tuple[OnFlavors, ...] = ()
+    """Further flavors with quota, in order: without a place on the nodes of its flavors the job goes to the first of
+    these with room."""
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -363,6 +370,8 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
     shortage: Shortage
     refusals: tuple[PoolRefusal, ...] = ()
     """Why no declared node pool can help, pool by pool."""
+    without: tuple[Flavors, ...] = ()
+    """Further flavors with quota and no room on the nodes."""
 
 
 class PlacesFound(Decision, frozen=True, kw_only=True):
@@ -373,6 +382,8 @@ class PlacesFound(Decision, frozen=True, kw_only=True):
     """The attempt that found no place."""
     growth: bool = False
     """The nodes have no room yet, and node pools may add nodes."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors with room, where the tree tells types of nodes apart."""
 
 
 class PlacesReleased(Decision, frozen=True, kw_only=True):

@@ -90,6 +90,7 @@ RuleCode = Literal[
     "not_levels",
     "not_a_weight",
     "not_a_strategy",
+    "not_a_flavor_here",
 ]
 """Annotations that say how a quota tree is applied. ``annotation``, ``attribute``: which one; the rest is its cause."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -54,6 +55,18 @@ class FlavorNodes(Struct, frozen=True, gc=False, omit_defaults=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
+class OnFlavors(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An alternative of a job: the flavors of its pod sets, and what an admission adds to the pods."""
+
+    flavors: Flavors
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+
+
+def flavors_text(flavors: Flavors) -> str:
+    """``head=a100,main=h100``: the flavors of pod sets in one text; empty for none."""
+    return ",".join([f"{name}={'+'.join(flavors[name])}" for name in sorted(flavors)]) if flavors else ""
+
+
 def of_flavor(resource: str, flavor: str) -> str:
     """The name of the amounts of a resource on nodes of a flavor: ``nvidia.com/gpu@h100``."""
     return f"{resource}@{flavor}"
@@ -98,6 +111,17 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    def of_any_flavor(self, resource: str, used: Mapping[str, int]) -> int:
+        """What is left of the guarantee of a resource beside its amounts by flavor, and may be used of any flavor.
+
+        Use within an amount by flavor leaves this part alone; negative where the use is beyond the guarantee.
+        """
+        left = self.guaranteed.get(resource, 0) - used.get(resource, 0)
+        for name, least in self.guaranteed.items():
+            if name.startswith(f"{resource}@"):
+                left += min(used.get(name, 0), least) - least
+        return left
 
 
 class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -193,7 +217,7 @@ class Gpus(Struct, frozen=True, gc=False, omit_defaults=True):
 NO_GPUS = Gpus()
 
 
-class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
+class QuotaTree(Struct, frozen=True, omit_defaults=True, dict=True):
     """A validated tree: every node once, parents before children, in the order of the object."""
 
     ref: Ref
@@ -214,7 +238,17 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     flavors: tuple[Flavor, ...] = ()
     """The types of nodes that the tree tells apart, in order: amounts of ``resource@flavor`` beside the total."""
 
-    @property
+    @cached_property
+    def flavored(self) -> dict[str, str]:
+        """{resource by flavor: its total}"""
+        return {of_flavor(name, flavor.name): name for flavor in self.flavors for name in flavor.resources}
+
+    @cached_property
+    def demands(self) -> dict[tuple[object, ...], Any]:
+        """What readers have worked out from this tree, kept with it: no part of its value, and never stored."""
+        return {}
+
+    @cached_property
     def flavor_groups(self) -> dict[tuple[str, ...], dict[str, Flavor]]:
         """{resources: {name: flavor}} of the flavors that are alternatives to each other, in order."""
         groups: dict[tuple[str, ...], dict[str, Flavor]] = {}

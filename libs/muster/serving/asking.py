@@ -25,10 +25,10 @@ from muster.model.language import say
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
-from muster.model.text import few, span
+from muster.model.text import few, lower, span
 from muster.model.workload import PodSet, Workload
 from muster.serving import shapes, supposed
-from muster.serving.forking import binds, new_job, projected, with_job
+from muster.serving.forking import binds, new_job, other_demands, projected, with_job
 from muster.serving.scope import Lens
 from muster.serving.views import start_shape
 from muster.serving.whatif import fits
@@ -127,6 +127,7 @@ def ask(
     costs = [lens.words(cost) for cost in _costs(state, job, after, now)] if ref.uid in after else []
     advice = [*_advice(state, lens, job, workload)] if refused else []
     summary = _first(workload) + _summary(refused, promise, advice, now, owed=ref.uid in after and after[ref.uid].owed)
+    summary = " ".join([summary, *_on_others(state, workload, job, now)])
     return structs.replace(
         known,
         promise=start_shape(promise),
@@ -136,6 +137,24 @@ def ask(
         summary=lens.words(summary),
         complete=True,
     )
+
+
+MOST_OTHERS = 3
+
+
+def _on_others(state: ReadState, workload: Workload, job: Job, now: int) -> Iterator[str]:
+    """The prospects of a job on other types of nodes than the first with room."""
+    others = [demand for demand in other_demands(state, workload, job.queue) if demand.flavors != job.demand.flavors]
+    for demand in others[:MOST_OTHERS]:
+        names = " and ".join(dict.fromkeys(name for mine in demand.flavors.values() for name in mine))
+        other = new_job(state, workload, job.queue, job.queued_at, demand)
+        if binds(state.queues, other, max(other.queued_at, state.now)):
+            after = projected(state, with_job(state.queues, other), now, until=other.ref.uid, beyond=LOOKED_AT)
+            promise = _promise(state, other, after.get(other.ref.uid), now)
+            start = "" if promise.why else f": it {lower(queuewords.promised_start(promise, now))}"
+            yield f"On {names} it would wait{start}."
+        else:
+            yield f"On {names} it would start at once, too."
 
 
 def _first(workload: Workload) -> str:

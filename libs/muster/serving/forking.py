@@ -6,7 +6,7 @@ read, and played forward; no commit is folded into a fork.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 
 from msgspec import structs
@@ -16,7 +16,10 @@ from muster.core.promising.projection import MAX_STARTS, Projected, Projection
 from muster.core.queueing.book import Book, Place, Shape, shape_key
 from muster.core.queueing.queues import Job, Queues
 from muster.core.queueing.sorterstate import Learned
+from muster.core.queueing.standing import best_of
+from muster.core.quota.demand import demands_of
 from muster.events.base import Cause
+from muster.model.demand import Demand
 from muster.model.language import say
 from muster.model.quota import QuotaNode
 from muster.model.workload import Workload
@@ -94,10 +97,16 @@ def _with_line(queues: Queues, shapes: dict[str, Shape], queue: str, line: list[
     return structs.replace(queues.book, shapes=shapes, lines={**queues.book.lines, queue: line})
 
 
-def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
-    """A job that would be queued now, at the place given by the order of its queue."""
-    queues = state.queues
-    demand, rank = queues.demand_of(workload), now
+def new_job(state: ReadState, workload: Workload, queue: str, now: int, demand: Demand | None = None) -> Job:
+    """A job that would be queued now, at the place given by the order of its queue. ``demand``: under other flavors
+    than it would be queued with.
+    """
+    queues, rank = state.queues, now
+    if demand is None:
+        options = other_demands(state, workload, queue)
+        demand = queues.demand_of(workload)
+        if len(options) > 1:
+            demand, _ = best_of(queues, queue, options, None, workload.ref.uid, now)
     if queues.order(queue) == "learned":
         rank = Learned(durations=state.promises.durations).rank(workload, queue, demand.request, now)
     return Job(
@@ -113,6 +122,12 @@ def new_job(state: ReadState, workload: Workload, queue: str, now: int) -> Job:
         generation=1,
         cause=Cause(0, 0),
     )
+
+
+def other_demands(state: ReadState, workload: Workload, queue: str) -> Sequence[Demand]:
+    """The demand of a job under each alternative of flavors, in order; empty in a tree without flavors."""
+    tree = state.queues.ledger.tree_of(queue)
+    return demands_of(tree, queue, workload) if tree is not None and tree.flavors else ()
 
 
 def projected(

@@ -68,7 +68,7 @@ def workload_observed(state: AdmitterState, _at: Position, event: WorkloadObserv
 def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
     if event.ref.uid in state.unplaced:  # In no queue, and not charged.
         state.queued.pop(event.ref.uid, None)
-    placelines.drop(state, event.ref.uid)
+    placelines.forget(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
     state.gangs.pop(event.ref.uid, None)
     state.waits.pop(event.ref.uid, None)
@@ -121,6 +121,8 @@ def reserved(state: AdmitterState, at: Position, event: QuotaReserved) -> None:
     room_until = at.at + DEVICES_GO_MS if order is not None and order.claims else 0
     placelines.drop(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
+    if (gang := state.gangs.get(event.ref.uid)) is not None:
+        gang.nodes = queued_as(state.queued, event.ref.uid).nodes
     state.reservations[event.ref.uid] = Reservation(
         event.ref,
         event.attempt,
@@ -133,7 +135,7 @@ def reserved(state: AdmitterState, at: Position, event: QuotaReserved) -> None:
 
 
 def adopted(state: AdmitterState, _at: Position, event: WorkloadAdopted) -> None:
-    placelines.drop(state, event.ref.uid)
+    placelines.forget(state, event.ref.uid)
 
 
 def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
@@ -148,6 +150,7 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
     if reservation is not None:
         del state.reservations[event.ref.uid]
         state.waits.pop(event.ref.uid, None)
+        placelines.forget(state, event.ref.uid)
         state.admitted[event.ref.uid] = event.attempt
         if event.placements:
             state.whole[event.ref.uid] = None

@@ -23,7 +23,7 @@ from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
 from muster.model.placing import GPU, Topology
 from muster.model.pools import Growth, NodePool
-from muster.model.quota import FlavorNodes
+from muster.model.quota import FlavorNodes, Flavors, OnFlavors
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
 
@@ -37,6 +37,10 @@ class QueuedAs(Struct):
     """The layout of the pods on nodes asked for by the queue, as last decided; empty: the layout of the cell."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
     """{pod set: what the admission adds to its pods for the nodes of its flavors}."""
+    flavors: Flavors = field(default_factory=dict)
+    """{pod set: its flavors}."""
+    others: tuple[OnFlavors, ...] = ()
+    """Further flavors with quota: without a place under its own, the job goes to the first of these with room."""
     rounds: int = 0
     """The number of searches without a place while no node has changed since the first."""
     moves: int = 0
@@ -102,6 +106,8 @@ class LinePlace(NamedTuple):
     """The place in the queue, ms since the epoch."""
     key: str
     uid: str
+    flavors: str = ""
+    """A job may wait for nodes of several flavors, in a line each."""
 
 
 class Line(Struct):
@@ -126,6 +132,10 @@ class Unplaced(Struct):
     place: LinePlace = LinePlace(False, 0, 0, "", "")
     owed: bool = False
     """The request was within a guarantee at the release of the quota."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors of the attempt, and"""
+    nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    """what its admission would have added to the pods."""
 
 
 class Vain(Struct):
@@ -253,6 +263,8 @@ class AdmitterState(StageState):
     """By uid of the workload."""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """workload uid -> job that waits for room on the nodes without quota"""
+    passed: dict[str, dict[str, Unplaced]] = field(default_factory=dict)
+    """workload uid -> {flavors without room: the same, for a job that has been queued under other flavors since}"""
     grow_from: DueTimes = field(default_factory=DueTimes)
     """From when node pools may be asked again for an unplaced job, after nodes of a pool did not come."""
     lines: dict[str, Line] = field(default_factory=dict)

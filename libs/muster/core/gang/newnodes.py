@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.core.gang.admitterstate import AdmitterState, Reservation, Vain
+from msgspec.structs import replace
+
+from muster.core.gang.admitterstate import AdmitterState, Reservation, Vain, queued_as
+from muster.core.gang.jobplaces import asks_of
 from muster.core.placement.needs import NodeClass, Slot, enter
 from muster.core.placement.nodeledger import Node, NodeLedger
 from muster.core.placement.place import place, refused_by
@@ -21,6 +24,7 @@ from muster.model.keys import Position
 from muster.model.places import Shortage
 from muster.model.placing import HOSTNAME
 from muster.model.pools import Growth, NodePool, PoolNodes, PoolRefusal, PoolRefusalReason
+from muster.model.quota import Flavors
 from muster.model.resources import add_into
 from muster.model.workload import PodSet
 
@@ -290,6 +294,18 @@ def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) 
     state.in_vain[for_whom(event)] = Vain(event.retry_at, {added.pool: added.nodes for added in event.pools})
 
 
+def _on_others(state: AdmitterState, view: View, uid: str) -> tuple[bool, tuple[Flavors, ...]]:
+    """Whether a job without a place under its flavors has room under others with quota, and the others without room."""
+    gang, mode, without = state.gangs[uid], state.placement.strategy, list[Flavors]()
+    others = queued_as(state.queued, uid).others
+    for other in others:
+        mark = view.mark()
+        if mode is None or place(view, asks_of(state, replace(gang, nodes=other.nodes)), mode) is not None:
+            without.append(other.flavors)
+        view.undo(mark)
+    return len(without) < len(others), tuple(without)
+
+
 def waits(
     state: AdmitterState,
     reservation: Reservation,
@@ -301,6 +317,9 @@ def waits(
     """The reason why a gang without a place waits; None where the reason has been reported."""
     cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
     growth, refusals = reservation.growth, list[PoolRefusal]()
+    room, without = _on_others(state, view, ref.uid)
+    if room:
+        return GangDeferred(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, without=without)
     if growing.pools and growth is None:
         plan = growing.plan(view, asks, ref.uid, ())
         if isinstance(plan, Growth):
@@ -314,7 +333,13 @@ def waits(
         if growth is not None:
             refusals = [PoolRefusal(added.pool, "in_vain", needs=added.nodes) for added in growth.pools]
         return GangDeferred(
-            cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, refusals=tuple(refusals)
+            cause=cause,
+            ref=ref,
+            attempt=attempt,
+            queue=queue,
+            shortage=short,
+            refusals=tuple(refusals),
+            without=without,
         )
     if reservation.until and (reservation.shortage == short or state.now < reservation.told + TELL_EVERY_MS):
         return None

@@ -22,12 +22,20 @@ from muster.core.gang.newnodes import Growing
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Cause
-from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadDequeued, WorkloadQueued
+from muster.events.decisions import (
+    GangDeferred,
+    PlacesFound,
+    QuotaDenied,
+    QuotaReleased,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.reasons import after_release
 from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.pools import Growth
+from muster.model.quota import Flavors, OnFlavors, flavors_text
 
 FOUND_MS = 5_000
 """The time for which other jobs leave the room to a job tried again: its queue may not admit the job."""
@@ -41,8 +49,16 @@ GROW_AGAIN_MS = 60_000
 def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
     """The job is tried again, in its place in the queue."""
     uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
-    state.queued[uid] = replace(queued_as(state.queued, uid), attempt=event.attempt, rank=rank, nodes=event.nodes)
-    drop(state, uid)
+    state.queued[uid] = replace(
+        queued_as(state.queued, uid),
+        attempt=event.attempt,
+        rank=rank,
+        nodes=event.nodes,
+        flavors=event.flavors,
+        others=event.others,
+    )
+    back_to(state, uid, event.flavors)
+    _passes(state, uid)
     if (gang := state.gangs.get(uid)) is not None and (event.nodes or gang.nodes):
         gang.nodes = event.nodes
         for pods in gang.steered:
@@ -50,6 +66,7 @@ def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
 
 
 def dequeued(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
+    forget(state, event.ref.uid)
     _over(state, event.ref.uid, event.attempt)
 
 
@@ -77,9 +94,12 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
         _over(state, uid, event.attempt)
         return
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
-    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed)
+    mine = queued_as(state.queued, uid)
+    state.unplaced[uid] = Unplaced(
+        event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed, flavors=mine.flavors, nodes=mine.nodes
+    )
     _goes_round(state, uid, at.at)
-    _stand(state, uid)
+    _stand(state, state.unplaced[uid])
 
 
 def _goes_round(state: AdmitterState, uid: str, now: int) -> None:
@@ -97,10 +117,16 @@ def _rests(state: AdmitterState, uid: str) -> bool:
 
 
 def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
-    unplaced = state.unplaced.get(event.ref.uid)
-    drop(state, event.ref.uid)
+    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
+    unplaced = state.unplaced.get(uid)
+    if unplaced is not None and unplaced.flavors == event.flavors:
+        drop(state, uid)
+    else:
+        unplaced = back_to(state, uid, event.flavors)
+    if gang is not None and unplaced is not None and unplaced.flavors:
+        gang.nodes = unplaced.nodes  # Until the job is queued again.
     state.found = {uid: room for uid, room in state.found.items() if room[0] > at.at}
-    state.found[event.ref.uid] = at.at + FOUND_MS, unplaced is not None and unplaced.owed
+    state.found[uid] = at.at + FOUND_MS, unplaced is not None and unplaced.owed
 
 
 def observed(state: AdmitterState, uid: str) -> None:
@@ -110,27 +136,91 @@ def observed(state: AdmitterState, uid: str) -> None:
         drop(state, uid)
         state.grow_from.put(uid, grow_from)
         state.unplaced[uid] = unplaced
-        _stand(state, uid)
+        _stand(state, unplaced)
+    for passed in state.passed.get(uid, _NONE).values():
+        _leaves(state, passed)
+        _stand(state, passed)
+
+
+_NONE: Mapping[str, Unplaced] = {}
 
 
 def drop(state: AdmitterState, uid: str) -> None:
-    """The job no longer waits for room on the nodes."""
+    """The job no longer waits for room on the nodes under its last attempt."""
     unplaced = state.unplaced.pop(uid, None)
     if unplaced is not None:
         state.grow_from.put(uid, 0)
-        line = state.lines[unplaced.key]
-        line.places.remove(unplaced.place)
-        if not line.places:
-            del state.lines[unplaced.key]
-            if line.sought:
-                state.ledger.unseek(line.sought, line.pods, unplaced.key)
+        _leaves(state, unplaced)
 
 
-def _stand(state: AdmitterState, uid: str) -> None:
-    unplaced, gang = state.unplaced[uid], state.gangs[uid]
-    asks = asks_of(state, gang)
+def forget(state: AdmitterState, uid: str) -> None:
+    """The job waits for room on no nodes."""
+    drop(state, uid)
+    for passed in state.passed.pop(uid, _NONE).values():
+        _leaves(state, passed)
+
+
+def _leaves(state: AdmitterState, unplaced: Unplaced) -> None:
+    line = state.lines[unplaced.key]
+    line.places.remove(unplaced.place)
+    if not line.places:
+        del state.lines[unplaced.key]
+        if line.sought:
+            state.ledger.unseek(line.sought, line.pods, unplaced.key)
+
+
+def _passes(state: AdmitterState, uid: str) -> None:
+    """The job is queued again: the room on the nodes of its former flavors still counts for a job with other flavors
+    now.
+    """
+    unplaced = state.unplaced.get(uid)
+    if unplaced is None or unplaced.flavors == queued_as(state.queued, uid).flavors or uid not in state.gangs:
+        drop(state, uid)
+        return
+    del state.unplaced[uid]
+    state.passed.setdefault(uid, {})[flavors_text(unplaced.flavors)] = unplaced
+
+
+def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
+    """The job waits for room on the nodes of further flavors, too."""
+    others = {flavors_text(other.flavors): other for other in queued_as(state.queued, event.ref.uid).others}
+    reservation = state.reservations.get(event.ref.uid)
+    for flavors in event.without if reservation is not None and event.ref.uid in state.gangs else ():
+        back_to(state, event.ref.uid, flavors)
+        other = others.get(flavors_text(flavors), OnFlavors(flavors))
+        passed = Unplaced(
+            event.ref,
+            event.attempt,
+            Cause(at.seq, at.item),
+            owed=reservation.owed if reservation is not None else False,
+            flavors=flavors,
+            nodes=other.nodes,
+        )
+        state.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = passed
+        _stand(state, passed)
+
+
+def back_to(state: AdmitterState, uid: str, flavors: Flavors) -> Unplaced | None:
+    """The job is tried on the nodes of flavors again: it no longer waits for room there."""
+    passed = state.passed.get(uid, {})
+    unplaced = passed.pop(flavors_text(flavors), None)
+    if unplaced is not None:
+        _leaves(state, unplaced)
+        if not passed:
+            del state.passed[uid]
+    return unplaced
+
+
+def _asks(state: AdmitterState, unplaced: Unplaced) -> list[Ask]:
+    gang = state.gangs[unplaced.ref.uid]
+    return asks_of(state, replace(gang, nodes=unplaced.nodes) if unplaced.flavors else gang)
+
+
+def _stand(state: AdmitterState, unplaced: Unplaced) -> None:
+    uid, asks = unplaced.ref.uid, _asks(state, unplaced)
     rank = queued_as(state.queued, uid).rank
-    unplaced.key, unplaced.place = repr(asks), LinePlace(not unplaced.owed, *rank, unplaced.ref.key, uid)
+    text = flavors_text(unplaced.flavors)
+    unplaced.key, unplaced.place = repr(asks), LinePlace(not unplaced.owed, *rank, unplaced.ref.key, uid, text)
     line = state.lines.get(unplaced.key)
     if line is None:
         line = state.lines[unplaced.key] = Line()
@@ -147,7 +237,7 @@ def _hardness(ask: Ask) -> tuple[int, int, str]:
 
 def chosen(state: AdmitterState) -> None:
     """The mode of placement has changed: jobs may ask something else of the nodes."""
-    for uid in [*state.unplaced]:
+    for uid in dict.fromkeys((*state.unplaced, *state.passed)):
         observed(state, uid)
 
 
@@ -160,11 +250,13 @@ def retries_due(
     """The jobs to try again; without such jobs, the nodes claimed by an unplaced job. ``view``: without the places kept
     for other jobs.
     """
-    if not state.unplaced:
+    if not (state.unplaced or state.passed):
         return
     mode = state.placement.strategy
     if mode is None:
-        yield from (_found(unplaced) for uid, unplaced in state.unplaced.items() if not _rests(state, uid))
+        passed = (unplaced for mine in state.passed.values() for unplaced in mine.values())
+        everyone = (*state.unplaced.values(), *passed)
+        yield from (_found(unplaced) for unplaced in everyone if not _rests(state, unplaced.ref.uid))
         return
     keys = [*state.lines] if growing.pools else _with_room(state)
     heads = [(state.lines[key].places[0], key, 0) for key in keys]
@@ -174,10 +266,11 @@ def retries_due(
     claims_due = True
     left: dict[str, int] = {}
     """kind of pod -> the number of pods with room beside the jobs tried again"""
+    again: set[str] = set()
     while heads:
         head, key, index = heappop(heads)
-        kind, unplaced, line = state.lines[key].sought, state.unplaced[head.uid], state.lines[key].places
-        if state.gangs[head.uid].waits:
+        kind, unplaced, line = state.lines[key].sought, _in_line(state, head), state.lines[key].places
+        if _may_be_tried(state, head.uid) and head.uid not in again:
             fits = has_room(state, view, unplaced)
             if not fits and kind and not growing.pools:
                 left[kind] = view.room_for(state.ledger.sought[kind])
@@ -186,11 +279,22 @@ def retries_due(
             if not fits and not _may_grow(state, view, unplaced, growing):
                 continue  # Later jobs of the line have no room either.
             claims_due = False
+            again.add(head.uid)
             yield _found(unplaced, growth=not fits)
         if index + 1 < len(line) and _may_fit(state.lines[key], left):
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
         yield from nodeclaims.of_unplaced(state)
+
+
+def _in_line(state: AdmitterState, head: LinePlace) -> Unplaced:
+    unplaced = state.unplaced.get(head.uid)
+    return unplaced if unplaced is not None and unplaced.place == head else state.passed[head.uid][head.flavors]
+
+
+def _may_be_tried(state: AdmitterState, uid: str) -> bool:
+    """Whether a job asks to run and has no quota: a job with quota has its own try."""
+    return state.gangs[uid].waits and uid not in state.reservations and uid not in state.admitted
 
 
 def _may_fit(line: Line, left: Mapping[str, int]) -> bool:
@@ -224,8 +328,8 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
     suppose(state, view, only_owed=True)
     for key in _with_room(state):
         for head in state.lines[key].places:
-            unplaced = state.unplaced[head.uid]
-            if head.borrows or not state.gangs[head.uid].waits or not has_room(state, view, unplaced):
+            unplaced = _in_line(state, head)
+            if head.borrows or not _may_be_tried(state, head.uid) or not has_room(state, view, unplaced):
                 break
             yield _found(unplaced)
 
@@ -243,23 +347,25 @@ def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]
 def has_room(state: AdmitterState, view: View, unplaced: Unplaced) -> bool:
     """Whether all pods of the job have a place; such places are then taken in the view."""
     uid, mode = unplaced.ref.uid, state.placement.strategy
-    return not _rests(state, uid) and (mode is None or place(view, asks_of(state, state.gangs[uid]), mode) is None)
+    return not _rests(state, uid) and (mode is None or place(view, _asks(state, unplaced), mode) is None)
 
 
 def _may_grow(state: AdmitterState, view: View, unplaced: Unplaced, growing: Growing) -> bool:
     """Whether node pools would add the missing nodes."""
     if not growing.pools or state.now < state.grow_from.at.get(unplaced.ref.uid, 0):
         return False
-    return isinstance(growing.plan(view, asks_of(state, state.gangs[unplaced.ref.uid]), unplaced.ref.uid, ()), Growth)
+    return isinstance(growing.plan(view, _asks(state, unplaced), unplaced.ref.uid, ()), Growth)
 
 
 def _found(unplaced: Unplaced, *, growth: bool = False) -> PlacesFound:
-    return PlacesFound(cause=unplaced.cause, ref=unplaced.ref, attempt=unplaced.attempt, growth=growth)
+    return PlacesFound(
+        cause=unplaced.cause, ref=unplaced.ref, attempt=unplaced.attempt, growth=growth, flavors=unplaced.flavors
+    )
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
-    if not state.unplaced:
+    if not (state.unplaced or state.passed):
         return
     times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     if state.placement.strategy is not None:

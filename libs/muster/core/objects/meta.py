@@ -75,9 +75,11 @@ FLAVORS = "muster.dev/flavors"
 """On a job, as label or annotation, and as attribute of a queue: the flavors that may be used, in order: ``h100,a100``.
 On a quota tree: the flavors that exist.
 """
+FLAVOR_WAIT = "muster.dev/flavor-wait"
+"""On a job, as label or annotation: time from the queueing for which the job waits for the first of its flavors."""
 ON_FLAVORS = "muster.dev/on-flavors"
 """On an admitted job: what Muster added to its pod templates for the nodes of its flavors, as JSON by pod set."""
-TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
+TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME, FLAVOR_WAIT)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)

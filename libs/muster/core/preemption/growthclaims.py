@@ -183,8 +183,8 @@ def _largest(
 def _claimant(
     state: PreemptorState, refused: RefusedGrowth, job: Job, growth: GrowthOption, short: Shortfall
 ) -> Claimant:
-    tree = state.queues.ledger.tree_of(job.queue)
-    demand = demand_of_growth(refused.asked, growth, tree, preemptible=job.demand.preemptible)
+    ledger = state.queues.ledger
+    demand = demand_of_growth(refused.asked, growth, ledger.tree_of(job.queue), ledger.charges[job.ref.uid])
     asks = structs.replace(job, demand=demand, growth=growth)
     return Shape(job.queue, demand, [job.place], denial=Denial(job.cause, short)), asks
 

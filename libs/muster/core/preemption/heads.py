@@ -24,7 +24,7 @@ from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector, add_into, total_of
 
 # --- claims for age ---------------------------------------------------------------------------------------------------
 
@@ -340,7 +340,8 @@ def left_of(
     def guaranteed(name: str) -> int:
         if name not in names:
             return UNBOUNDED
-        return max((left(node.path, name, node.guaranteed.get(name, 0)) for node in giving), default=-1)
+        parts = dict.fromkeys((name, total_of(name)))  # What a total has beside its flavors is for any flavor.
+        return max((left(node.path, one, node.guaranteed.get(one, 0)) for node in giving for one in parts), default=-1)
 
     return guaranteed
 

@@ -437,7 +437,7 @@ class PreemptorState(StageState):
             workload = self.queues.workloads.get(uid)
             elastic = self.scaling.of(workload) if workload is not None else None
             idle = self.idle.get(self.scaling.runs_through(workload)) if workload is not None else None
-            spares = spare_of(elastic, groups, tree, idle)
+            spares = spare_of(elastic, groups, tree, charge.flavors if charge is not None else {}, idle)
             if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
                 by_uid[uid] = spares
         return by_uid

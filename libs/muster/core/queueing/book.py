@@ -19,8 +19,8 @@ from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
-from muster.model.quota import COUNTED
-from muster.model.resources import Vector, add_into
+from muster.model.quota import COUNTED, flavors_text
+from muster.model.resources import Vector, add_into, total_of
 
 
 class Place(NamedTuple):
@@ -75,8 +75,7 @@ def shape_key(queue: str, demand: Demand) -> str:
     request = demand.request
     asked = ",".join([f"{name}={request[name]}" for name in sorted(request)])
     declared = f"|{demand.run_ms}" if demand.run_ms else ""
-    mine = demand.flavors
-    flavors = "|" + ",".join([f"{name}={'+'.join(mine[name])}" for name in sorted(mine)]) if mine else ""
+    flavors = f"|{flavors_text(demand.flavors)}" if demand.flavors else ""
     return f"{queue}|{asked}|{demand.pods}|{demand.basis}{'' if demand.preemptible else '|firm'}{declared}{flavors}"
 
 
@@ -152,8 +151,8 @@ class Book(Struct):
     """paths with possible room for a parked shape"""
     stirred: dict[str, None] = field(default_factory=dict)
     """queues with a changed line, use or rules, until the stage that keeps the book has looked at these"""
-    eased: bool = False
-    """Room may have come, or a job was refused, since the stage that keeps the book has looked for other flavors."""
+    answered: bool = False
+    """A proposal was answered or withdrawn since the stage that keeps the book has looked for other flavors."""
     waiting: int = 0
 
     def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
@@ -191,6 +190,7 @@ class Book(Struct):
 
     def closed(self, key: str) -> None:
         """A proposal of the shape was answered or withdrawn."""
+        self.answered = True
         shape = self.shapes.get(key)
         if shape is not None:
             shape.open -= 1
@@ -408,9 +408,10 @@ class Rooms:
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
         nodes, used = self.ledger.nodes, self.ledger.used
         return any(
-            used.get(path, _NOTHING).get(resource, 0) + asked <= nodes[path].guaranteed.get(resource, 0)
+            used.get(path, _NOTHING).get(name, 0) + asked <= nodes[path].guaranteed.get(name, 0)
             for path in chain_of(queue)[:-1]
             if path in nodes
+            for name in dict.fromkeys((resource, total_of(resource)))
         )
 
 

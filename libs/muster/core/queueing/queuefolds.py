@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Denial, shape_key
-from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from, withdraw
+from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, back_to, is_current, job_from, withdraw
 from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.trees.rules import union
@@ -26,6 +26,7 @@ from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
     GangAdmitted,
+    GangDeferred,
     PlacesFound,
     PreemptionProposed,
     QuotaDenied,
@@ -56,6 +57,7 @@ from muster.events.reasons import after_release
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
+from muster.model.quota import flavors_text
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
@@ -177,6 +179,8 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
     queues.failures.pop(uid, None)
     queues.not_before.pop(uid, None)
     queues.unplaced.pop(uid, None)
+    queues.passed.pop(uid, None)
+    queues.flavor_waits.pop(uid, None)
     queues.ledger.unpark(uid)
     queues.stale.pop(uid, None)
     queues.unit_priorities.pop(uid, None)
@@ -201,7 +205,7 @@ def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Itera
 
 
 def _trees_changed(queues: Queues, now: int) -> Iterable[str]:
-    queues.book.eased = True
+    queues.passed.clear()
     for uid, charge in queues.ledger.charges.items():
         if uid in queues.jobs and uid in queues.resumed:
             _stands_at(queues.jobs[uid], charge.queue)
@@ -214,6 +218,8 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
     queues.unplaced.pop(uid, None)
     if isinstance(event, QuotaReserved):
         queues.reserved[uid] = None
+    else:
+        queues.passed.pop(uid, None)
     job = queues.jobs.get(uid)
     if job is not None:
         withdraw(queues, job)
@@ -227,7 +233,6 @@ def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopte
 
 def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
     """A charge follows its workload to another leaf."""
-    queues.book.eased = True
     job, cause = queues.jobs.get(event.ref.uid), Cause(at.seq, at.item)
     before = queues.ledger.move(event.ref.uid, event.queue, event.named)
     if before is not None:
@@ -245,7 +250,6 @@ def _stands_at(job: Job, queue: str) -> None:
 
 
 def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
-    queues.book.eased = True
     job = queues.jobs.get(event.ref.uid)
     if job is None or job.status != "proposed" or job.attempt != event.attempt:
         return ()
@@ -263,7 +267,6 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
 
 
 def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
-    queues.book.eased = True
     uid = event.ref.uid
     charge = queues.ledger.release(uid, event.attempt, at.at)
     if charge is not None and after_release(event.reason) == "unplaced" and waits(queues.workloads.get(uid)):
@@ -302,7 +305,10 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
                     left.placement,
                     left.place,
                     left.queued_at,
+                    flavors=left.demand.flavors,
                 )
+                if left.demand.flavors:
+                    queues.passed.setdefault(uid, {})[flavors_text(left.demand.flavors)] = event.attempt
         case "not_started":
             if is_there:
                 failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
@@ -316,12 +322,21 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
             assert_never(never)
 
 
+def deferred(queues: Queues, _at: Position, event: GangDeferred) -> Iterable[str]:
+    """The nodes of further flavors have no room either."""
+    for flavors in event.without:
+        queues.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = event.attempt
+    return ()
+
+
 def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:
-    unplaced = queues.unplaced.get(event.ref.uid)
-    if unplaced is None or unplaced.attempt != event.attempt:
+    uid = event.ref.uid
+    unplaced, back = queues.unplaced.get(uid), back_to(queues, uid, event.flavors)
+    if unplaced is not None and unplaced.attempt == event.attempt:
+        queues.unplaced[uid] = replace(unplaced, found=True)
+    elif not back:
         return ()
-    queues.unplaced[event.ref.uid] = replace(unplaced, found=True)
-    return (event.ref.uid,)
+    return (uid,)
 
 
 def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed) -> Iterable[str]:
@@ -338,6 +353,8 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
 def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
     """The job has its places: where no job passes the head, later jobs may be tried."""
     queues.reserved.pop(event.ref.uid, None)
+    queues.passed.pop(event.ref.uid, None)
+    queues.flavor_waits.pop(event.ref.uid, None)
     return ()
 
 
@@ -349,7 +366,6 @@ def placement_chosen(queues: Queues, _at: Position, event: PlacementChosen) -> I
 def charge_changed(
     queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
 ) -> Iterable[str]:
-    queues.book.eased = True
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
     if isinstance(event, GrowthWithdrawn):
         queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
@@ -389,7 +405,6 @@ def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[s
 
 
 def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.book.eased = True
     queues.ledger.end_claim(event.ref.uid)
     return ()
 
@@ -411,6 +426,10 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
     queues.not_before.pop(uid, None)
     queues.unplaced.pop(uid, None)
     queues.stale.pop(uid, None)
+    back_to(queues, uid, event.flavors)
+    queues.flavor_waits.pop(uid, None)
+    if event.flavor_until:
+        queues.flavor_waits[uid] = event.flavor_until
     if old is not None:
         withdraw(queues, old)
     queues.ledger.queued(uid, ask_of(event))
@@ -425,6 +444,8 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
 
 def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[str]:
     queues.ledger.dequeued(event.ref.uid, event.attempt)
+    queues.passed.pop(event.ref.uid, None)
+    queues.flavor_waits.pop(event.ref.uid, None)
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     job = queues.jobs.get(event.ref.uid)
     if job is not None and job.attempt == event.attempt and job.status != "charged":

@@ -17,6 +17,7 @@ from muster.events.facts import QueueObserved
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand
 from muster.model.keys import Ref
+from muster.model.quota import Flavors, flavors_text
 from muster.model.workload import Workload
 
 JobStatus = Literal["waiting", "proposed", "charged"]
@@ -74,6 +75,8 @@ class WaitsForNodes(Struct, frozen=True):
     """Victims may leave for the job, and its quota was short at the time: the job is queued again if quota is still
     short.
     """
+    flavors: Flavors = {}
+    """The flavors of the attempt."""
 
 
 class Queues(Struct):
@@ -95,6 +98,10 @@ class Queues(Struct):
     """workload uid -> log time (ms) of the earliest new queueing"""
     unplaced: dict[str, WaitsForNodes] = field(default_factory=dict)
     """workload uid -> the terms of its wait for nodes; not queued again on the same terms before there is room"""
+    passed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """workload uid -> {flavors that had quota and no room on the nodes: the attempt that told}, until there is room"""
+    flavor_waits: dict[str, int] = field(default_factory=dict)
+    """uid of a waiting job -> log time (ms) until which the job waits for the best of its flavors alone"""
     reserved: dict[str, None] = field(default_factory=dict)
     """uids with a reservation and no admission yet"""
     places: bool = False
@@ -171,8 +178,8 @@ class Queues(Struct):
         """
         leaf = leaf or leaf_of(self.ledger, workload) or ""
         priority = self.priority_of(workload, leaf) if priority is None else priority
-        job = self.jobs.get(workload.ref.uid)
-        flavors = job.demand.flavors if job is not None else None
+        job, unplaced = self.jobs.get(workload.ref.uid), self.unplaced.get(workload.ref.uid)
+        flavors = job.demand.flavors if job is not None else unplaced.flavors if unplaced is not None else None
         return demand_of(self.ledger.tree_of(leaf) or self.ledger.tree, workload, priority, queue=leaf, flavors=flavors)
 
     def order(self, queue: str) -> str:
@@ -214,6 +221,15 @@ def withdraw(queues: Queues, job: Job) -> None:
         queues.book.closed(job.shape)
         queues.proposed.add(job.queue, job.demand, -1)
         queues.book.used(job.queue)
+
+
+def back_to(queues: Queues, uid: str, flavors: Flavors) -> int:
+    """There is room on the nodes of flavors, or the job is tried there again; returns the attempt that found none."""
+    passed = queues.passed.get(uid, {})
+    attempt = passed.pop(flavors_text(flavors), 0)
+    if attempt and not passed:
+        del queues.passed[uid]
+    return attempt
 
 
 def is_current(queues: Queues, job: Job) -> bool:

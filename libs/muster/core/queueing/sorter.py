@@ -145,12 +145,17 @@ class QueueSorter(Stage[SorterState]):
         state.lineup.stir(state.queues)
         if state.queues.book.stirred:
             state.lineup.settle(state.queues)
-        if state.queues.book.eased:
-            state.queues.book.eased = False
+        for uid in [uid for uid, until in state.queues.flavor_waits.items() if until <= state.now]:
+            del state.queues.flavor_waits[uid]
+            _recheck(state, uid, None)
+        if state.queues.book.answered or state.looked != state.queues.ledger.changes:
+            state.queues.book.answered, state.looked = False, state.queues.ledger.changes
             give_way(state)
 
     def next_deadline(self, state: SorterState) -> int | None:
-        times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
+        queues = state.queues
+        times = [*queues.not_before.values(), *(retry.at for retry in queues.retries.values())]
+        times += queues.flavor_waits.values()
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:

@@ -92,5 +92,7 @@ class SorterState(StageState):
     circles: Circles = field(default_factory=Circles)
     """Jobs tried again and again without a result or a change."""
     lineup: Lineup = field(default_factory=Lineup)
+    looked: int = 0
+    """``Ledger.changes`` when the sorter looked for other flavors last."""
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads with a possible change of standing"""

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
-from msgspec.structs import replace
 
 from muster.core.objects.meta import queue_and_quota, quota_name
 from muster.core.queueing.book import Shape
 from muster.core.queueing.circles import set_aside
 from muster.core.queueing.queues import Job, Queues, is_current, queued_at_of
 from muster.core.queueing.sorterstate import SorterState
-from muster.core.quota.demand import Scratch, chain_of, demands_of, laid_out, nodes_of
-from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
+from muster.core.quota.demand import Scratch, chain_of, counted, demands_of, flavor_wait_ms, laid_out, nodes_of
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger, leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.reasons import DequeueReason
@@ -25,7 +24,7 @@ from muster.events.refusals import NAMES, Refusal, RefusalReason
 from muster.model.closed import total
 from muster.model.demand import Demand
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT
+from muster.model.quota import KAI_ROOT, OnFlavors, QuotaTree, flavors_text
 from muster.model.text import clean, shorten
 from muster.model.workload import Workload
 
@@ -87,6 +86,10 @@ class _Enters(NamedTuple):
     leaf: str
     demand: Demand
     priority: int
+    others: Sequence[Demand] = ()
+    """Under further flavors, for a job without a place on the nodes of its first."""
+    until: int = 0
+    """Log time (ms) until which the job waits for the best of its flavors alone; 0 without such a wait."""
 
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
@@ -148,54 +151,104 @@ def _enters(state: SorterState, workload: Workload, leaf: str, job: Job | None) 
     if state.queues.stale.get(uid) == workload.generation:
         return None
     priority = state.queues.priority_of(workload, leaf)
-    demand = _demanded(state, workload, leaf, priority, job)
+    demand, others, flavor_until = _demanded(state, workload, leaf, priority, job)
     unplaced = state.queues.unplaced.get(uid)
     if unplaced is not None and not unplaced.found and not (unplaced.short and _is_short(state, leaf, demand, uid)):
-        placement = laid_out(state.queues.ledger.nodes, leaf)
-        if unplaced == replace(unplaced, queue=leaf, basis=workload.basis, priority=priority, placement=placement):
+        terms = structs.replace(
+            unplaced,
+            queue=leaf,
+            basis=workload.basis,
+            priority=priority,
+            placement=laid_out(state.queues.ledger.nodes, leaf),
+            flavors=demand.flavors,
+        )
+        if unplaced == terms:
             return None
     wanted = (priority, leaf, demand)
-    if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves:
+    waits = state.queues.flavor_waits.get(uid, 0) == (flavor_until if flavor_until > state.now else 0)
+    if job is not None and (job.priority, job.queue, job.demand) == wanted and not moves and waits:
         return None
-    return _Enters(leaf, demand, priority)
+    return _Enters(leaf, demand, priority, others, flavor_until)
 
 
-def _demanded(state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None) -> Demand:
-    """The demand of a workload that waits, under the alternative of flavors to wait for."""
+def _demanded(
+    state: SorterState, workload: Workload, leaf: str, priority: int, job: Job | None
+) -> tuple[Demand, Sequence[Demand], int]:
+    """The demand of a workload that waits, under the alternative of flavors to wait for; under the alternatives to try
+    where this one has no room on the nodes; and until when (log time, ms) the job waits for its best flavors alone.
+    """
     queues, uid = state.queues, workload.ref.uid
     demand = queues.demand_of(workload, leaf, priority)
     tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
-        return demand
+        return demand, (), queues.flavor_waits.get(uid, 0)
     claim = queues.ledger.claims.by_uid.get(uid)
     options = demands_of(tree, leaf, workload) if tree is not None else ()
     if len(options) == 1 or (claim is not None and claim.firm):
-        return demand
-    return best_of(queues, leaf, options, demand if job is not None else None, uid, state.now)
+        return demand, (), queues.flavor_waits.get(uid, 0)
+    until = 0
+    if wait := flavor_wait_ms(workload.labels):
+        until = _queued_since(state, workload, job) + wait
+        if until > state.now:
+            best = (one for one in options if not _is_hopeless(queues.ledger, leaf, one))
+            options = (next(best, options[0]),)
+    return *best_of(queues, leaf, options, demand if job is not None else None, uid, state.now), max(until, 0)
 
 
-def best_of(queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int) -> Demand:
-    """The first of the alternatives that fits now. Where none fits: ``waits``, under which the job waits already, or an
-    alternative with more right to wait for: owed before borrowed, borrowed before what no release can give.
+def _queued_since(state: SorterState, workload: Workload, job: Job | None) -> int:
+    """The queueing time of a workload, ms since the epoch."""
+    before = job if job is not None else state.queues.unplaced.get(workload.ref.uid)
+    return before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
+
+
+def _is_hopeless(ledger: Ledger, leaf: str, demand: Demand) -> bool:
+    """Whether the demand alone is above a max of its path."""
+    path = [ledger.nodes[at] for at in chain_of(leaf) if at in ledger.nodes]
+    return any(amount > node.limit.get(name, amount) for node in path for name, amount in counted(demand).items())
+
+
+MOST_OTHERS = 8
+"""The most further alternatives named to the gang admitter."""
+HOPELESS, PASSED = 8, 4
+"""Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room."""
+
+
+def best_of(
+    queues: Queues, leaf: str, demands: Sequence[Demand], waits: Demand | None, uid: str, now: int
+) -> tuple[Demand, Sequence[Demand]]:
+    """The first of the alternatives that fits now, and the next that fit too, where gangs are placed.
+
+    Where none fits: ``waits``, under which the job waits already, or an alternative with more right to wait for: owed
+    before borrowed, borrowed before what has no room on the nodes, this before what no release can give.
     """
-    ledger, ranked = queues.ledger, list[tuple[int, int, Demand]]()
+    ledger, passed, ranked = queues.ledger, queues.passed.get(uid, {}), list[tuple[int, int, Demand]]()
+    fitting: list[Demand] = []
     for index, demand in enumerate(demands):
+        if passed and flavors_text(demand.flavors) in passed:
+            ranked.append((PASSED + _right_to(ledger, leaf, demand), index, demand))
+            continue
         short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
         if short is None:
-            return demand
-        rank = 3 if short.hopeless else _right_to(ledger, leaf, demand)
+            fitting.append(demand)
+            if not queues.places or len(fitting) > MOST_OTHERS:
+                break
+            continue
+        rank = HOPELESS if short.hopeless else _right_to(ledger, leaf, demand)
         ranked.append((rank, -1 if demand == waits else index, demand))
-    return min(ranked, key=lambda row: row[:2])[2]
+    if fitting:
+        return fitting[0], fitting[1:]
+    return min(ranked, key=lambda row: row[:2])[2], ()
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
-    """0 for a demand that is owed, 2 for a borrower; 1 for an owed demand with a flavor that is guaranteed to no queue:
-    no job is evicted there.
+    """0 for a demand that is owed, 2 for a borrower; 1 for a demand that is owed of any flavor, where other queues use
+    too little of these flavors beyond their guarantees: no job leaves there.
     """
     if not ledger.owed(leaf, demand):
         return 2
-    guaranteed = ledger.guaranteed_of(leaf, demand.request)
-    return int(any("@" in name and name not in guaranteed for name in demand.request))
+    if ledger.by_flavor(leaf, demand):
+        return 0
+    return int(any(ledger.lent(leaf, name) < asked for name, asked in demand.request.items() if "@" in name))
 
 
 AT_ONCE = 32
@@ -206,39 +259,75 @@ def give_way(state: SorterState) -> None:
     """Recheck the jobs that wait under one alternative of flavors and may start under another: the first that fit there
     together, queues in the order of their turns.
     """
-    ledger, book = state.queues.ledger, state.queues.book
-    trees, scratch = [tree.root for tree in ledger.trees.values() if tree.flavors], Scratch()
+    ledger, book, scratch = state.queues.ledger, state.queues.book, Scratch()
+    trees = {tree.root: (tree, _free(ledger, tree)) for tree in ledger.trees.values() if tree.flavors}
     for _, queue in state.lineup.order if trees else ():
-        shapes = [book.shapes[key] for key in book.queues.get(queue, ()) if root_of(queue) in trees]
-        waiting = [shape for shape in shapes if shape.waiting and shape.demand.flavors and not shape.open]
-        for shape in sorted(waiting, key=lambda shape: shape.waiting[0]):
-            if _is_hopeful(state, shape):
-                _rechecked(state, shape, scratch)
-
-
-def _is_hopeful(state: SorterState, shape: Shape) -> bool:
-    """At a glance: whether another alternative may have room at the root, or is within a guarantee, and the present one
-    is not.
-    """
-    ledger, workload = state.queues.ledger, state.queues.workloads.get(shape.waiting[0].uid)
-    tree, path = ledger.tree_of(shape.queue), chain_of(shape.queue)
-    owed = _right_to(ledger, shape.queue, shape.demand) == 0
-    for demand in demands_of(tree, shape.queue, workload) if tree is not None and workload is not None else ():
-        if demand.flavors == shape.demand.flavors:
+        keys, (tree, free) = book.queues.get(queue), trees.get(root_of(queue), _NO_TREE)
+        if not keys or tree is None:
             continue
-        parts = [(name, asked) for name, asked in demand.request.items() if "@" in name]
-        rooms = [(ledger.headroom(path[-1], name), asked) for name, asked in parts]
-        if all(room is None or asked <= room for room, asked in rooms):
-            return True
-        if not owed and all(any(_spare(ledger, at, name) >= asked for at in path[:-1]) for name, asked in parts):
-            return True
+        claims = _may_claim(ledger, tree, queue)
+        if not claims and max(free.values(), default=0) <= 0:
+            continue
+        hopeful = [book.shapes[key] for key in keys if _is_hopeful(state, tree, free, key, claims=claims)]
+        for shape in sorted(hopeful, key=lambda shape: shape.waiting[0]) if len(hopeful) > 1 else hopeful:
+            _rechecked(state, shape, scratch)
+
+
+_NO_TREE: tuple[QuotaTree | None, Mapping[str, int]] = None, {}
+
+
+def _free(ledger: Ledger, tree: QuotaTree) -> dict[str, int]:
+    """{resource by flavor: what the root has free}"""
+    rooms = ((name, ledger.headroom(tree.root, name)) for name in tree.flavored)
+    return {name: UNBOUNDED if room is None else room for name, room in rooms}
+
+
+def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
+    """At a glance: whether a node of the queue's path uses less than its guarantee of a resource with flavors."""
+    if tree.rules.reclaim == "disabled":
+        return False
+    for path in chain_of(queue)[:-1]:
+        node, used = ledger.nodes.get(path), ledger.used.get(path, {})
+        for name in dict.fromkeys(tree.flavored.values()) if node is not None else ():
+            if node is not None and used.get(name, 0) < node.guaranteed.get(name, 0):
+                return True
     return False
 
 
-def _spare(ledger: Ledger, path: str, name: str) -> int:
-    """What a node does not use of its guarantee."""
-    node = ledger.nodes.get(path)
-    return node.guaranteed.get(name, 0) - ledger.used.get(path, {}).get(name, 0) if node is not None else 0
+def _is_hopeful(state: SorterState, tree: QuotaTree, free: Mapping[str, int], key: str, *, claims: bool) -> bool:
+    """At a glance: whether another alternative of a waiting shape may have room at the root, or is within a guarantee,
+    and the present one is not. ``claims``: a guarantee of its path has something left.
+    """
+    shape, ledger = state.queues.book.shapes[key], state.queues.ledger
+    if not shape.waiting or shape.open or not shape.demand.flavors:
+        return False
+    others = _others(state, tree, key, shape)
+    for _, parts in others:
+        for name, asked in parts:
+            if asked > free[name]:
+                break
+        else:
+            return True
+    if not claims or not others or _right_to(ledger, shape.queue, shape.demand) == 0:
+        return False
+    return any(_right_to(ledger, shape.queue, demand) == 0 for demand, _ in others)
+
+
+Parts = Sequence[tuple[str, int]]
+
+
+def _others(state: SorterState, tree: QuotaTree, key: str, shape: Shape) -> Sequence[tuple[Demand, Parts]]:
+    """The other alternatives of a shape, with the amounts by flavor: kept with the tree, the same for all its jobs."""
+    known: Sequence[tuple[Demand, Parts]] | None = tree.demands.get((key,))
+    if known is None:
+        workload = state.queues.workloads.get(shape.waiting[0].uid)
+        others = demands_of(tree, shape.queue, workload) if workload is not None else ()
+        others = tuple(demand for demand in others if demand.flavors != shape.demand.flavors)
+        parts = ([(name, asked) for name, asked in demand.request.items() if "@" in name] for demand in others)
+        known = tuple(zip(others, parts, strict=True))
+        if shape.demand.basis and workload is not None:
+            tree.demands[key,] = known
+    return known
 
 
 def _rechecked(state: SorterState, shape: Shape, scratch: Scratch) -> None:
@@ -263,14 +352,16 @@ def _is_short(state: SorterState, leaf: str, demand: Demand, uid: str) -> bool:
 
 
 def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | None, cause: Cause) -> WorkloadQueued:
-    uid, (leaf, demand, priority) = workload.ref.uid, enters
-    before = job if job is not None else state.queues.unplaced.get(uid)
-    queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
-    rank = queued_at
+    uid, leaf, demand, priority = workload.ref.uid, enters.leaf, enters.demand, enters.priority
+    queued_at = rank = _queued_since(state, workload, job)
     if state.queues.order(leaf) == "learned":
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
     if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
         rank += behind
+    tree = state.queues.ledger.tree_of(leaf)
+    until = enters.until if enters.until > state.now else 0
+    late = tree is not None and enters.until and not until and demand != demands_of(tree, leaf, workload)[0]
+    waited = flavor_wait_ms(workload.labels) if late else 0
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -281,7 +372,10 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         queued_at=queued_at,
         rank=rank if rank != queued_at else 0,
         generation=workload.generation,
-        nodes=nodes_of(state.queues.ledger.tree_of(leaf), demand.flavors),
+        nodes=nodes_of(tree, demand.flavors),
+        flavor_until=until,
+        flavor_waited=waited,
+        others=tuple(OnFlavors(other.flavors, nodes_of(tree, other.flavors)) for other in enters.others),
     )
 
 

@@ -24,7 +24,7 @@ from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import root_of
-from muster.model.resources import Vector
+from muster.model.resources import Vector, total_of
 
 Objection = PlanObjection | Literal[""]
 """Why victims may not be suspended for a claimant; empty when the suspension is allowed."""
@@ -261,6 +261,16 @@ class Search(Struct):
             if giver.queue == leaf and other not in self.moving and before:
                 total -= giver.request.get(name, 0)
         return total
+
+    def of_any_flavor(self, path: str, name: str, *more: Mapping[str, int]) -> int:
+        """What is left at a node of the part of its guarantee that no flavor has, for a resource by flavor."""
+        node = self.ledger.nodes.get(path)
+        if node is None:
+            return -1
+        resource = total_of(name)
+        names = [other for other in node.guaranteed if total_of(other) == resource] + [resource]
+        used = {other: self.total(path, other) + sum(part.get(other, 0) for part in more) for other in names}
+        return node.of_any_flavor(resource, used)
 
     def managed(self) -> list[str]:
         """The requested resources with a limit or a guarantee anywhere on the queue's path."""

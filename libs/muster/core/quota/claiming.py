@@ -42,6 +42,7 @@ from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStal
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.model.demand import Demand, Shortfall
 from muster.model.places import Move
+from muster.model.resources import total_of
 from muster.model.victims import Victim
 from muster.model.workload import Workload
 
@@ -475,7 +476,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         tree = state.ledger.tree_of(entry.queue)
         workload = state.workloads.get(part.ref.uid)
         elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree)
+        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
     given = basis(state.ledger, proposed.ref.uid)
     return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
@@ -523,4 +524,11 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     if claim.kind != "guarantee":
         return ledger.nodes[claim.queue].preempts
     names = ledger.guaranteed_of(claim.queue, request)
-    return any(all(request[name] <= node.guaranteed.get(name, 0) for name in names) for node in above[:-1])
+    return any(
+        all(
+            request[name] <= node.guaranteed.get(name, 0)
+            or ("@" in name and node.of_any_flavor(total_of(name), request) >= 0)
+            for name in names
+        )
+        for node in above[:-1]
+    )

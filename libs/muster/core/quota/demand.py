@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from muster.core.objects.meta import (
     CHOICES,
     DRAIN,
+    FLAVOR_WAIT,
     FLAVORS,
     KAI_PREEMPTIBILITY,
     KAI_PREEMPTION_DELAY,
@@ -110,6 +111,11 @@ def run_time_ms(labels: Mapping[str, str]) -> int:
     return -(-declared // step) * step
 
 
+def flavor_wait_ms(labels: Mapping[str, str]) -> int:
+    """How long a job waits for the first of its flavors, from its queueing; 0 without a readable declaration."""
+    return span_or(labels.get(FLAVOR_WAIT, ""), 0) if FLAVOR_WAIT in labels else 0
+
+
 def settings_left_out(workload: Workload) -> tuple[FieldProblem, ...]:
     """The settings of a workload with a value that no reader understands: each counts as absent."""
     labels, wrong = workload.labels, []
@@ -175,6 +181,8 @@ class Charge(Struct):
     """The priority in its last queueing; 0 for adopted work, never queued."""
     begun: Cause = Cause(0, 0)
     """The event that charged the workload."""
+    flavors: Flavors = field(default_factory=dict)
+    """The flavors behind its amounts by flavor."""
 
     @property
     def rank(self) -> tuple[int, bool, Cause]:
@@ -346,24 +354,24 @@ def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tupl
     return tuple(dict(zip(names, picked, strict=True)) for picked in products)
 
 
-_known: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[QuotaTree, tuple[Demand, ...]]] = {}
 _MOST_KNOWN = 4096
 
 
 def demands_of(tree: QuotaTree, queue: str, workload: Workload) -> tuple[Demand, ...]:
     """The demand of a workload under each of its alternatives, in order, in a tree with flavors.
 
-    Kept for each digest of a workload's input: many events ask again.
+    Kept with the tree for each digest of a workload's input: many events ask again.
     """
-    key = queue, workload.basis, tuple(sorted(workload.labels.items()))
-    known = _known.get(key) if workload.basis else None
-    if known is not None and known[0] is tree:
-        return known[1]
-    demands = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[key] = tree, demands
-    return demands
+    labels = workload.labels
+    key = queue, workload.basis, labels.get(RUN_TIME, ""), is_preemptible(labels)
+    known: tuple[Demand, ...] | None = tree.demands.get(key) if workload.basis else None
+    if known is None:
+        known = tuple(_demand(tree, workload, flavors) for flavors in alternatives(tree, queue, workload))
+        if len(tree.demands) >= _MOST_KNOWN:
+            tree.demands.clear()
+        if workload.basis:
+            tree.demands[key] = known
+    return known
 
 
 def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, ...]:
@@ -371,10 +379,30 @@ def flavor_order(tree: QuotaTree, queue: str, workload: Workload) -> tuple[str, 
 
     Unknown names count as absent; the list of the queue decides where the workload names none of its flavors.
     """
-    node = next((node for node in tree.nodes if node.path == queue), None)
-    allowed = node.flavors if node is not None and node.flavors else tuple(one.name for one in tree.flavors)
+    allowed = _allowed(tree, queue)
     listed = (name.strip() for name in workload.labels.get(FLAVORS, "").split(","))
     return tuple(dict.fromkeys(name for name in listed if name in allowed)) or allowed
+
+
+def flavors_left_out(tree: QuotaTree | None, queue: str, workload: Workload) -> tuple[FieldProblem, ...]:
+    """The names in the list of a workload that are no flavors of its queue: these count as absent."""
+    if tree is None or not tree.flavors:
+        return ()
+    allowed = _allowed(tree, queue)
+    listed = dict.fromkeys(name for part in workload.labels.get(FLAVORS, "").split(",") if (name := part.strip()))
+    return tuple(
+        problem(
+            "", "annotation", problem("", "not_a_flavor_here", value=name, queue=queue, choices=allowed), key=FLAVORS
+        )
+        for name in listed
+        if name not in allowed
+    )
+
+
+def _allowed(tree: QuotaTree, queue: str) -> tuple[str, ...]:
+    """The flavors of a queue, in order."""
+    node = next((node for node in tree.nodes if node.path == queue), None)
+    return node.flavors if node is not None and node.flavors else tuple(one.name for one in tree.flavors)
 
 
 def _options(

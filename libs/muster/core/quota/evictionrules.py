@@ -258,6 +258,9 @@ def may_go(giver: Giver, uid: str, search: Search, level: str) -> bool:
       leaves is then a matter of the node;
     - every node of the claimant's side from ``level`` on stays within its guarantee, the claimant included.
 
+    An amount by flavor that the claimant is not guaranteed may be covered by the rest of the guarantee beside its
+    amounts by flavor. Such a claimant takes from nodes that are beyond their guarantees in both ways.
+
     A job leaves as a whole, so a queue may end below its guarantee. It then claims the rest as any other queue does.
     """
     mine, theirs = chain_of(search.queue), chain_of(giver.queue)
@@ -268,9 +271,29 @@ def may_go(giver: Giver, uid: str, search: Search, level: str) -> bool:
     sides, own = theirs[:at], mine[mine.index(level) : mine.index(theirs[at])]
     return any(
         _above(giver, uid, name, sides, search)
-        and all(search.total(path, name) + asked[name] <= ledger.nodes[path].guaranteed.get(name, 0) for path in own)
+        and _of_any_flavor(
+            name,
+            [
+                path
+                for path in own
+                if search.total(path, name) + asked[name] > ledger.nodes[path].guaranteed.get(name, 0)
+            ],
+            sides,
+            search,
+        )
         for name in search.helps(giver, theirs[at])
     )
+
+
+def _of_any_flavor(name: str, over: Sequence[str], sides: Iterable[str], search: Search) -> bool:
+    """Whether the guarantee that no flavor has covers the claimant at the nodes ``over`` the amount of its flavor, and
+    then covers none of the nodes of the job's side.
+    """
+    if not over:
+        return True
+    if "@" not in name or any(search.of_any_flavor(path, name, search.demand.request) < 0 for path in over):
+        return False
+    return all(search.of_any_flavor(path, name) < 0 for path in sides)
 
 
 def _above(giver: Giver, uid: str, name: str, sides: Sequence[str], search: Search) -> bool:

@@ -16,13 +16,13 @@ from muster.core.quota import evictionrules
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth
 from muster.core.quota.candidates import Basis, Candidates, Giver, Objection, Run, Search, search
 from muster.core.quota.claims import Claim, times
-from muster.core.quota.demand import Charge
+from muster.core.quota.demand import Charge, live_by_flavor
 from muster.events.claims import ClaimOutcome
 from muster.events.decisions import PreemptionProposed
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.model.demand import Demand
-from muster.model.elastic import Counts, Elastic
-from muster.model.quota import QuotaTree
+from muster.model.elastic import PENDING, Counts, Elastic, ReplicaCost
+from muster.model.quota import Flavors, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.model.victims import PartialVictim
 from muster.model.workload import Workload
@@ -43,17 +43,21 @@ def asked_times(asked: GrowthRequested, groups: Counts) -> int:
     return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
 
 
-def demand_of_growth(
-    asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, *, preemptible: bool
-) -> Demand:
-    """The charge of these replicas, on top of the charge of the cluster."""
+def cost_of(tree: QuotaTree | None, share: ReplicaCost, group: str, flavors: Flavors) -> Vector:
+    """The charge of a replica, with its amounts by flavor. ``flavors``: of the pod sets of the cluster."""
+    mine = {group: flavors[group]} if group in flavors else flavors if group == PENDING else {}
+    return live_by_flavor(tree, share.counted(tree), {}, mine)
+
+
+def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, charge: Charge) -> Demand:
+    """The charge of these replicas, on top of the ``charge`` of the cluster."""
     request: Vector = {}
     pods = 0
     for name, count in growth.groups.items():
         share = asked.each[name]
-        add_into(request, share.counted(tree), count)
+        add_into(request, cost_of(tree, share, name, charge.flavors), count)
         pods += share.hosts * count
-    return times(Demand(dict(sorted(request.items())), pods, preemptible, jobs=0), growth.times)
+    return times(Demand(dict(sorted(request.items())), pods, charge.preemptible, jobs=0), growth.times)
 
 
 # --- the accountant's judgement -------------------------------------------------------------------------------------
@@ -85,8 +89,7 @@ def is_asked(state: AccountantState, proposed: PreemptionProposed) -> bool:
         return False
     if wanted.times > asked_times(growth.asked, wanted.groups):
         return False
-    preemptible = state.ledger.charges[uid].preemptible
-    return demand_of_growth(growth.asked, wanted, tree, preemptible=preemptible) == proposed.demand
+    return demand_of_growth(growth.asked, wanted, tree, state.ledger.charges[uid]) == proposed.demand
 
 
 def why_growth_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
@@ -125,7 +128,11 @@ class Spare(NamedTuple):
 
 
 def spare_of(
-    elastic: Elastic | None, granted: Counts, tree: QuotaTree | None, idle: Mapping[str, int] | None = None
+    elastic: Elastic | None,
+    granted: Counts,
+    tree: QuotaTree | None,
+    flavors: Flavors,
+    idle: Mapping[str, int] | None = None,
 ) -> list[Spare]:
     """The replicas that the worker groups of a cluster may release, the last group in the spec first. ``idle``: {group:
     idle pods}
@@ -137,7 +144,7 @@ def spare_of(
             group.name,
             held,
             min(held - group.least, MAX_REPLICAS),
-            group.cost.counted(tree),
+            cost_of(tree, group.cost, group.name, flavors),
             group.hosts,
             (idle or {}).get(group.name, 0) // group.hosts,
         )

@@ -18,6 +18,7 @@ from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
+    FLAVOR_WAIT,
     FLAVORS,
     INTENT,
     KAI_OF_PODS,
@@ -276,6 +277,7 @@ def workload(
     ``suspended_at``: the path of the field for suspension.
     """
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
+    labels = needs.labels(meta)
     return Workload(
         ref=meta.ref(kind),
         api_version=api_version,
@@ -300,10 +302,10 @@ def workload(
         busy=life.busy,
         wishes=wishes(meta.annotations),
         refusal=refusal,
-        labels=needs.labels(meta),
+        labels=labels,
         annotated=bool(meta.annotations),
         switch=replace(switch or DIRECT, templates=needs.steering.templates(meta)),
-        basis=basis_of(need, pod_sets, auxiliary, refusal),
+        basis=basis_of(need, pod_sets, auxiliary, refusal, labels),
         intent=meta.annotations.get(INTENT, "")[:64],
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
         checkpointed_at=first_stamp(meta.annotations, CHECKPOINTED_AT),
@@ -316,14 +318,19 @@ def workload(
     )
 
 
+NO_LABELS: Mapping[str, str] = {}
+
+
 def basis_of(
     need: Mapping[str, Vector],
     pod_sets: tuple[PodSet, ...],
     auxiliary: tuple[PodSet, ...] = (),
     refusal: FieldProblem | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> str:
-    """Digest of the input of decisions about a workload; see the field of Workload."""
-    return digest((need, pod_sets, auxiliary, "" if refusal is None else refusal.code))
+    """Digest of the input of decisions about a workload; see the field of Workload. ``labels``: with its flavors."""
+    chosen = [labels[key] for key in (FLAVORS, FLAVOR_WAIT) if labels.get(key)]
+    return digest((need, pod_sets, auxiliary, "" if refusal is None else refusal.code, *chosen))
 
 
 def child(

@@ -187,9 +187,12 @@ class OtherFlavor(Struct, frozen=True):
     refusal: Shortfall | None = None
     """The limit that refuses the job there; None: its pods cannot run there, or it has room there now."""
     kind: str = ""
-    """``label``, ``affinity`` or ``taint``: what keeps its pods away,"""
+    """``label``, ``affinity`` or ``taint``: what keeps its pods away; ``nodes``: without room at the last try;
+    ``later``: the job waits for a better type."""
     key: str = ""
-    """and its name."""
+    """The name of the label or taint."""
+    until: int = 0
+    """Log time (ms) from which the job would start there."""
 
 
 class Idles(Struct, frozen=True):
@@ -223,6 +226,8 @@ class NoPlace(Struct, frozen=True):
     """Nodes that are claimed now: free places there go only to the claimant."""
     leaves: tuple[str, ...] = ()
     """namespace/name of the jobs that leave, or move to other nodes, to make room for this job."""
+    flavors: tuple[OtherFlavor, ...] = ()
+    """The alternatives to the flavors whose nodes have no room."""
 
 
 class Unfit(Struct, frozen=True):

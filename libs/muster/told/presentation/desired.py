@@ -409,6 +409,8 @@ def settings_left_out(state: ReadState, uid: str) -> list[str]:
     if workload is None:
         return []
     wrong, gang = [*demand.settings_left_out(workload)], workload.labels.get(GANG_SWITCH)
+    if leaf := leaf_of(state.queues.ledger, workload):
+        wrong += demand.flavors_left_out(state.queues.ledger.tree_of(leaf), leaf, workload)
     if gang is not None and not state.gangs_placed:
         wrong.append(problem(GANG_SWITCH, "gangs_not_placed", value=gang))
     if not state.placement:

@@ -29,6 +29,7 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
+from muster.model.quota import Flavors, flavors_text
 from muster.model.resources import Vector
 from muster.model.workload import NO_WISHES, Workload
 from muster.told.codes.codetable import CODES, JobCode
@@ -239,7 +240,8 @@ def _unplaced(state: ReadState, uid: str, waits: WaitsForNodes) -> JobStatus:
     if final is not None:
         return _status(state, uid, refusal_code(final), Short(final), **facets)
     kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
-    none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid))
+    others = _other_flavors(state, uid, waits.queue, waits.priority, waits.flavors)
+    none = replace(_no_place(state, uid), tried=tried, kept=kept, leaves=_leaves_for(state, uid), flavors=others)
     return _status(state, uid, "GangUnschedulable", none)
 
 
@@ -285,9 +287,7 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if final is not None:
         shape = state.queues.book.shapes.get(job.shape)
         cause = shape.denial.cause if shape is not None and shape.denial is not None else None
-        return _status(
-            state, uid, refusal_code(final), Short(final, cause, flavors=_other_flavors(state, job)), **status
-        )
+        return _status(state, uid, refusal_code(final), Short(final, cause, flavors=_beside(state, job)), **status)
     if not state.synced:
         return _status(state, uid, "NotSynced", _unlisted(state), **status)
     if state.closing:
@@ -319,7 +319,7 @@ def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
     if refusal is None:
         cleared = state.queues.ledger.short_now(shape.denial.short, job.queue, job.demand, state.now)
         return _status(state, uid, "Queued", Untried(cleared), **facets)
-    claims, others = state.queues.ledger.claims, _other_flavors(state, job)
+    claims, others = state.queues.ledger.claims, _beside(state, job)
     short = Short(refusal, shape.denial.cause, flavors=others)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
@@ -337,19 +337,29 @@ MOST_OTHERS = 8
 """The most alternatives that a refusal lists."""
 
 
-def _other_flavors(state: ReadState, job: Job) -> tuple[OtherFlavor, ...]:
-    """The alternatives to the flavors that a job waits for, each with the limit that refuses it now."""
-    ledger, workload = state.queues.ledger, state.queues.workloads.get(job.ref.uid)
-    tree = ledger.tree_of(job.queue)
-    if not job.demand.flavors or tree is None or workload is None:
+def _beside(state: ReadState, job: Job) -> tuple[OtherFlavor, ...]:
+    return _other_flavors(state, job.ref.uid, job.queue, job.priority, job.demand.flavors)
+
+
+def _other_flavors(state: ReadState, uid: str, queue: str, priority: int, mine: Flavors) -> tuple[OtherFlavor, ...]:
+    """The alternatives to the flavors that a job waits for, each with its present refusal: a limit, or the nodes at
+    the last try.
+    """
+    ledger, workload = state.queues.ledger, state.queues.workloads.get(uid)
+    tree, passed = ledger.tree_of(queue), state.queues.passed.get(uid, {})
+    if not mine or tree is None or workload is None:
         return ()
     others: list[OtherFlavor] = []
-    for flavors in alternatives(tree, job.queue, workload)[: MOST_OTHERS + 1]:
-        if flavors != job.demand.flavors:
-            demand = demand_of(tree, workload, job.priority, queue=job.queue, flavors=flavors)
-            short = ledger.shortfall(job.queue, demand, now=state.now, uid=job.ref.uid)
+    for flavors in alternatives(tree, queue, workload)[: MOST_OTHERS + 1]:
+        if flavors != mine:
+            demand = demand_of(tree, workload, priority, queue=queue, flavors=flavors)
+            short = ledger.shortfall(queue, demand, now=state.now, uid=uid)
             names = dict.fromkeys(name for chosen in flavors.values() for name in chosen)
-            others.append(OtherFlavor(" and ".join(names), short))
+            if until := state.queues.flavor_waits.get(uid, 0):
+                others.append(OtherFlavor(" and ".join(names), kind="later", until=until))
+                continue
+            kind = "nodes" if short is None and flavors_text(flavors) in passed else ""
+            others.append(OtherFlavor(" and ".join(names), short, kind))
     unfit_on = misfits(tree, workload).items()
     return (*others, *(OtherFlavor(name, kind=why.kind, key=why.key) for name, why in unfit_on))
 

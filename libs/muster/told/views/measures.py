@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import counted
 from muster.core.quota.ledger.quotaledger import Ledger, kai_shares
 from muster.model.keys import path_chain
 from muster.model.quota import COUNTED, is_device
@@ -133,9 +132,8 @@ def _waiting(state: ReadState, now: int) -> Iterator[Measure]:
         counts[job.queue, "waiting"] += 1
         oldest[job.queue] = min(oldest[job.queue], job.queued_at)
         if job.queued_at < unserved[job.queue]:
-            node, used = ledger.nodes[job.queue], ledger.used.get(job.queue, {})
-            asked = {name: amount for name, amount in counted(job.demand).items() if name not in COUNTED and amount}
-            if all(used.get(name, 0) + amount <= node.guaranteed.get(name, 0) for name, amount in asked.items()):
+            asked = [name for name, amount in job.demand.request.items() if amount]
+            if not ledger.above_min(job.queue, job.demand, asked):
                 unserved[job.queue] = job.queued_at
     for uid, charge in ledger.charges.items():
         workload = state.queues.workloads.get(uid)

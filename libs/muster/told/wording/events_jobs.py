@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.events import decisions as d
 from muster.events import facts
@@ -135,6 +136,13 @@ def queued(event: d.WorkloadQueued, around: Happening) -> str:
         request=format_vector(event.request),
         priority=event.priority,
     )
+    if event.flavors:
+        flavors = say(" and ").join(dict.fromkeys(name for names in event.flavors.values() for name in names))
+        text = say("{text}, on {flavors}", text=text, flavors=flavors)
+    if event.flavor_until:
+        text = say("{text} alone until {until}", text=text, until=rfc3339(event.flavor_until))
+    if event.flavor_waited:
+        text = say("{text} after {waited} for a better type", text=text, waited=span(event.flavor_waited))
     if around.flag:
         return say("{text}; it is evaluated once its present quota is released", text=text)
     return say("{text}: {place}", text=text, place=place(around.where)) if around.where is not None else text

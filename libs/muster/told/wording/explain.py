@@ -85,6 +85,8 @@ def beside(short: Shortfall) -> str:
 
 
 KEEPS_AWAY = {
+    "nodes": "the nodes have no room for its pods",
+    "later": "it starts later: until {key} it waits for its first type alone",
     "label": "its pods select nodes with label {key}",
     "affinity": "the node affinity of its pods asks for another {key}",
     "taint": "its pods do not tolerate taint {key}",
@@ -114,7 +116,8 @@ def other_flavors(others: Iterable[OtherFlavor]) -> str:
                 )
             )
         elif other.kind:
-            told.append(say("on {name}, {why}", name=other.name, why=say(KEEPS_AWAY[other.kind], key=other.key)))
+            key = other.key or rfc3339(other.until)
+            told.append(say("on {name}, {why}", name=other.name, why=say(KEEPS_AWAY[other.kind], key=key)))
     words = say("; ").join(told)
     return say(". ") + upper(words) if words else ""
 

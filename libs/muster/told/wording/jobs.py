@@ -478,6 +478,7 @@ def _unplaced(status: JobStatus, short: NoPlace, now: int) -> str:
         text += say(". It was evaluated last {ago} ago", ago=span(max(0, now - short.tried)))
     if short.leaves:
         text += say(". {leaving}", leaving=_leaving(short.leaves))
+    text += explain.other_flavors(short.flavors)
     mine = [kept for kept in short.kept if kept.uid and kept.gang == status.job]
     others = [kept for kept in short.kept if kept not in mine and kept.gang != short.shortage.kept_for]
     return text + "".join(say(". {kept}", kept=nodewords.kept_now(kept, own=kept in mine)) for kept in (*mine, *others))

@@ -112,6 +112,7 @@ TEMPLATES: dict[str, str] = {
     "not_levels": "{value!r} is not 1 to {most} rising spans of time like 1h,8h",
     "not_a_weight": "{value!r} is not a number from 0 to 100 like 0.5 or 2",
     "not_a_strategy": "{value!r} is no strategy; write pack, spread, or for example gpu=pack,cpu=spread",
+    "not_a_flavor_here": "{value!r} is no type of quota {queue}, which has {choices}",
     # --- quota trees
     "tree_elsewhere": "is {value}; only an ElasticQuotaTree in {namespace} counts: create it there, and delete this "
     "one",

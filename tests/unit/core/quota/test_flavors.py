@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from kit import facts
+from kit.advised import asked
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
-from muster.events.decisions import GangAdmitted
+from muster.core.quota.demand import Charge
+from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
+from muster.events.base import Cause
+from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
+from muster.model.elastic import Elastic, ScaledGroup
 from muster.model.keys import Ref
 from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
 from muster.model.workload import NodeState
+from muster.told.presentation.desired import settings_left_out
 from muster.told.readmodel.model import ReadModel
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
@@ -103,6 +110,56 @@ def test_what_is_guaranteed_of_a_flavor_is_taken_back_in_that_flavor() -> None:
     scene.bench.sound()
 
 
+def totals() -> Types:
+    """c is guaranteed six GPUs of any type, a two H100."""
+    scene = Types()
+    scene.flavors({"h100": 4, "a100": 4}, leaf("a", {"h100": 2}), leaf("b", {}), leaf("c", {"gpu": 6}))
+    return scene
+
+
+def test_a_guarantee_by_total_takes_any_flavor_from_those_beyond_their_guarantees() -> None:
+    scene = totals()
+    for name, count, on in (("b/h", 2, "h100"), ("b/a", 4, "a100"), ("a/h", 2, "h100")):
+        scene.asks(name, count, order=on)
+        scene.runs(name)
+    scene.asks("c/owed", 2, order="h100")
+    assert scene.victims() == ["b/h"], "a is within its two H100"
+    scene.suspended("b/h")
+    scene.asks("c/rest", 4)
+    assert scene.victims() == ["b/a"], "no H100 is lent"
+    scene.suspended("b/a")
+    assert scene.on_each("c", "owed", "rest") == ["h100", "a100"]
+    scene.bench.sound()
+
+
+def test_a_guarantee_by_flavor_comes_before_a_guarantee_by_total() -> None:
+    scene = totals()
+    for name, on in (("c/h", "h100,a100"), ("c/i", "h100"), ("c/a", "a100")):
+        scene.asks(name, 2, order=on)
+        scene.runs(name)
+    scene.asks("b/fill", 2, order="a100")
+    scene.runs("b/fill")
+    scene.asks("a/named", 2, order="h100")
+    assert scene.victims() == ["c/h"]
+    scene.suspended("c/h")
+    assert scene.on("a/named") == "h100"
+    assert scene.victims() == ["b/fill"], "c is owed six, of any type"
+    scene.suspended("b/fill")
+    assert scene.on("c/h") == "a100"
+    scene.bench.sound()
+
+
+def test_an_amount_by_flavor_is_no_right_to_another_flavor() -> None:
+    scene = two()
+    scene.asks("b/a", 8, order="a100")
+    scene.runs("b/a")
+    before = len(scene.bench.log)
+    scene.asks("a/other", 4, order="a100")
+    scene.bench.pass_time(60_000)
+    assert not scene.on("a/other") and len(scene.bench.log) < before + 20
+    scene.bench.sound()
+
+
 def test_a_max_of_a_flavor_of_a_parent_or_of_the_total_holds() -> None:
     scene = Types()
     scene.flavors({"gpu": 6} | FOUR, leaf("a", {}, {"h100": 2}), leaf("b", {}, {"gpu": 3}))
@@ -164,4 +221,159 @@ def test_gangs_are_placed_on_the_nodes_of_their_flavors() -> None:
     assert {place.node for place in placed["a/one"].placements} == {"node-h100"}
     assert {place.node for place in placed["b/two"].placements} == {"node-a100"}
     assert placed["b/two"].nodes["main"].labels == {KEY: "a100"}
+    scene.bench.sound()
+
+
+def test_a_flavor_with_quota_and_no_nodes_gives_way_to_the_next() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("a/one", ("main", 2, 2))
+    assert placed(scene, "a/one") == {"node-a100"}, "the H100 have quota and no nodes"
+    scene.asks("b/two", ("main", 2, 2))
+    scene.asks("b/three", ("main", 2, 2))
+    assert placed(scene, "b/two") == {"node-a100"}
+    assert not placed(scene, "b/three"), "no nodes are left"
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/three") == {"node-h100"}
+    scene.bench.sound()
+
+
+def test_a_job_that_waits_for_quota_of_one_flavor_starts_on_new_nodes_of_another() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("b/big", ("main", 1, 8), order="a100")
+    scene.asks("b/waits", ("main", 1, 4), order="h100,a100")
+    assert not placed(scene, "b/waits"), "quota of H100 without nodes, and no quota of A100"
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/waits") == {"node-h100"}
+    scene.bench.sound()
+
+
+def test_a_job_without_nodes_on_any_flavor_starts_where_quota_and_nodes_come() -> None:
+    scene = two()
+    typed_nodes(scene, h100=2, a100=2)
+    for name in ("one", "two"):
+        scene.asks(f"b/{name}", ("main", 1, 2))
+    scene.asks("b/three", ("main", 1, 2))
+    assert [placed(scene, f"b/{name}") for name in ("one", "two", "three")] == [{"node-h100"}, {"node-a100"}, set()]
+    before = len(scene.bench.log)
+    scene.bench.pass_time(3_600_000)
+    assert len(scene.bench.log) < before + 30, "and the wait costs next to nothing"
+    scene.ends("b/two")
+    assert placed(scene, "b/three") == {"node-a100"}
+    scene.bench.sound()
+
+
+def placed(scene: Types, name: str) -> set[str]:
+    """The nodes of the newest admission of a job."""
+    mine = [event for event in scene.bench.happened(GangAdmitted) if event.ref.key == name]
+    return {place.node for place in mine[-1].placements} if mine else set()
+
+
+def test_why_tells_of_each_flavor_whether_quota_or_nodes_lack() -> None:
+    scene = two()
+    typed_nodes(scene, h100=2, a100=8)
+    scene.asks("b/big", ("main", 1, 8), order="a100")
+    scene.asks("b/quota", ("main", 1, 4))
+    assert "On h100, the nodes have no room for its pods" in told(scene, "b/quota"), told(scene, "b/quota")
+    scene = two()
+    typed_nodes(scene, h100=2, a100=2)
+    scene.asks("b/nodes", ("main", 1, 2))
+    scene.asks("b/more", ("main", 1, 2))
+    scene.asks("b/none", ("main", 1, 2))
+    assert "On h100, the nodes have no room for its pods" in told(scene, "b/none"), "b is owed the A100"
+
+
+def test_a_job_may_wait_for_its_best_flavor_before_it_takes_the_next() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    scene.asks("a/waits", 4, order="h100,a100", flavor_wait="10m")
+    scene.asks("a/other", 4, order="h100,a100")
+    assert scene.on_each("a", "waits", "other") == ["", "a100"], "another job of the shape waits for nothing"
+    assert "until 1970-01-01T00:26:40Z it waits for its first type alone" in told(scene, "a/waits")
+    scene.bench.pass_time(599_000)
+    assert not scene.on("a/waits")
+    scene.bench.pass_time(2_000)
+    assert scene.on("a/waits") == "a100"
+    queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "a/waits"]
+    assert [(event.flavor_until, event.flavor_waited) for event in queued] == [(1_600_000, 0), (0, 600_000)]
+    scene.bench.sound()
+
+
+def test_a_wait_for_the_best_flavor_ends_when_it_comes_and_where_it_never_could() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    scene.asks("a/waits", 4, order="h100,a100", flavor_wait="10m")
+    scene.asks("a/large", 6, order="h100,a100", flavor_wait="10m")
+    assert scene.on("a/large") == "a100", "six H100 do not exist"
+    scene.ends("a/fills")
+    assert scene.on("a/waits") == "h100"
+    before = len(scene.bench.log)
+    scene.bench.pass_time(3_600_000)
+    assert len(scene.bench.log) < before + 5
+    scene.bench.sound()
+
+
+def test_a_job_waits_for_nodes_of_its_best_flavor_too() -> None:
+    scene = two()
+    typed_nodes(scene, a100=8)
+    scene.asks("b/waits", ("main", 1, 2), order="h100,a100", flavor_wait="10m")
+    assert not placed(scene, "b/waits")
+    scene.bench.pass_time(601_000)
+    assert placed(scene, "b/waits") == {"node-a100"}
+    scene.asks("b/more", ("main", 1, 2), order="h100,a100", flavor_wait="10m")
+    typed_nodes(scene, h100=4)
+    assert placed(scene, "b/more") == {"node-h100"}
+    scene.bench.sound()
+
+
+def test_workers_that_a_cluster_asks_for_or_gives_count_in_the_flavor_of_their_group() -> None:
+    scene = two()
+    tree = scene.bench.states["quota_accountant"].ledger.tree_of("root/a")
+    group = ScaledGroup("gpu", replicas=3, least=1, request={"cpu": 1000, GPU: 2000})
+    flavors = {"gpu": ("h100",), "head": ("a100",)}
+    asked = GrowthRequested(
+        cause=Cause(1, 0), ref=REF, attempt=1, cluster=REF, granted={"gpu": 3}, each={"gpu": group.cost}
+    )
+    charge = Charge("a", "root/a", {}, flavors=flavors)
+    two_more = {"cpu": 2000, GPU: 4000, f"{GPU}@h100": 4000}
+    assert demand_of_growth(asked, GrowthOption({"gpu": 2}), tree, charge).request == two_more
+    spares = spare_of(Elastic((group,)), {"gpu": 3}, tree, flavors)
+    assert given_back(spares, {"gpu": 2}) == (two_more, 2)
+
+
+REF = Ref("RayCluster", "a", "one", "uid-one")
+
+
+def test_names_of_no_flavor_in_the_list_of_a_job_are_told() -> None:
+    scene = Types()
+    scene.flavors(FOUR, leaf("a", {}, order="a100"))
+    scene.asks("a/one", 1, order="h100, a100, h800")
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    h100, h800 = settings_left_out(seat.state, scene.jobs["a/one"].ref.uid)
+    assert "'h100' is no type of quota root/a, which has a100" in h100 and "'h800' is no type" in h800
+
+
+def test_ask_tells_where_a_job_would_start_and_of_the_other_types() -> None:
+    scene = two()
+    scene.asks("a/fills", 4)
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    new = scene.job_of("a/new", 4, order="h100,a100")
+    answer = asked(seat.state, new, scene.bench.now)
+    assert answer.starts_now and answer.request["nvidia.com/gpu@a100"] == "4"
+    assert answer.summary.endswith("On h100 it would wait.")
+
+
+def test_jobs_alike_with_other_lists_do_not_wait_for_each_other() -> None:
+    scene = two()
+    scene.asks("a/h", 4)
+    scene.asks("b/a", 8, order="a100")
+    scene.asks("a/first", 4, order="h100")
+    scene.asks("a/second", 4, order="h100,a100")
+    scene.ends("b/a")
+    assert scene.on_each("a", "first", "second") == ["", "a100"]
     scene.bench.sound()

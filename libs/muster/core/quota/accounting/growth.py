@@ -17,8 +17,8 @@ from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth
 from muster.core.quota.accounting.rechecks import over_of, recheck, running
 from muster.core.quota.candidates import Basis, basis
 from muster.core.quota.claims import is_down, times
-from muster.core.quota.demand import Scratch, chain_of, live_by_flavor
-from muster.core.quota.rayclaims import demand_of_growth, may_grow
+from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.rayclaims import cost_of, demand_of_growth, may_grow
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed
@@ -191,11 +191,11 @@ def owed(state: AccountantState, asked: Sequence[Asked]) -> Iterator[tuple[Ref, 
         tree = state.ledger.tree_of(entry.queue)
         if tree is None:
             continue
-        given, preemptible = basis(state.ledger, entry.ref.uid), state.ledger.charges[entry.ref.uid].preemptible
+        given, charge = basis(state.ledger, entry.ref.uid), state.ledger.charges[entry.ref.uid]
         for unit in growth.asked.units:
             for option in (GrowthOption(unit.groups), *unit.otherwise):
                 once = structs.replace(option, times=1)
-                one = demand_of_growth(growth.asked, once, tree, preemptible=preemptible)
+                one = demand_of_growth(growth.asked, once, tree, charge)
                 covered = _covered(given, entry.queue, one, unit.times * option.times)
                 if covered:
                     yield entry.ref, entry.queue, times(one, covered)
@@ -360,8 +360,7 @@ def _recharge(
         if name != PENDING and not (groups[name] or share.hosts):
             del groups[name]  # No pod may grow by this size any more.
         cost = share.counted(tree)
-        mine = {name: entry.flavors[name]} if name in entry.flavors else entry.flavors if name == PENDING else {}
-        add_into(grant, live_by_flavor(tree, cost, {}, mine), count)
+        add_into(grant, cost_of(tree, share, name, entry.flavors), count)
         add_into(aside, beyond(share.runs(tree), cost), count)
         pods += count * share.hosts
     grant, aside = positive(grant), positive(aside)

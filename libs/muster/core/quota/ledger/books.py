@@ -49,6 +49,7 @@ def charge_of(event: QuotaReserved | WorkloadAdopted, at: Position) -> Charge:
         event.named,
         until=until,
         begun=Cause(at.seq, at.item),
+        flavors=event.flavors,
     )
 
 

@@ -29,7 +29,7 @@ from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import root_of
 from muster.model.quota import KAI_ROOT, Flavors, QuotaNode, QuotaTree
-from muster.model.resources import Vector, add_into
+from muster.model.resources import Vector, add_into, summed, total_of
 from muster.model.workload import Workload
 
 # --- shortfalls -------------------------------------------------------------------------------------------------------
@@ -238,14 +238,45 @@ class Ledger(Books):
         return len(chain_of(level)) if level else 0
 
     def above_min(self, path: str, demand: Demand, names: Iterable[str], *scratches: Scratch) -> list[str]:
-        """The resources in ``names`` in which the demand would take a node above its guarantee."""
+        """The resources in ``names`` in which the demand would take a node above its guarantee. What a guarantee has
+        beside its amounts by flavor covers any flavor.
+        """
         least = self.nodes[path].guaranteed
         used = [part for part in (self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]) if part]
-        return [
+        above = [
             name
             for name in names
             if sum([part.get(name, 0) for part in used]) + demand.request[name] > least.get(name, 0)
         ]
+        if any("@" in name for name in above):
+            total = summed((demand.request, *used))
+            above = [name for name in above if "@" not in name or not self._of_any_flavor(path, name, total)]
+        return above
+
+    def _of_any_flavor(self, path: str, name: str, used: Mapping[str, int]) -> bool:
+        return self.nodes[path].of_any_flavor(total_of(name), used) >= 0
+
+    def by_flavor(self, queue: str, demand: Demand) -> bool:
+        """Whether amounts by flavor cover a demand at a node of its path."""
+        return any(
+            all(
+                self.used.get(path, _NOTHING).get(name, 0) + amount <= self.nodes[path].guaranteed.get(name, 0)
+                for name, amount in demand.request.items()
+                if "@" in name
+            )
+            for path in chain_of(queue)[:-1]
+            if path in self.nodes
+        )
+
+    def lent(self, queue: str, name: str) -> int:
+        """What other leaves use of a resource by flavor beyond all of their guarantees, and what the root has free."""
+        lent = max(self.headroom(root_of(queue), name) or 0, 0)
+        for path, used in self.used.items():
+            node = self.nodes.get(path)
+            if node is not None and not node.children and path != queue and root_of(path) == root_of(queue):
+                beyond = -node.of_any_flavor(total_of(name), used)
+                lent += max(0, min(beyond, used.get(name, 0) - node.guaranteed.get(name, 0)))
+        return lent
 
     def room(self, queue: str, path: str, resource: str, *, of_min: bool = False) -> int | None:
         """The amount of a resource free for ``queue`` at one node on its path, without claims.

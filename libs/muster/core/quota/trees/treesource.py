@@ -304,9 +304,11 @@ def promised(tree: QuotaTree) -> dict[str, None]:
 
 
 def guaranteed(tree: QuotaTree) -> dict[str, None]:
-    """The resources that some node below the root is guaranteed, sorted."""
+    """The resources that some node below the root is guaranteed, sorted; with a resource, its amounts by flavor."""
     below = (node for node in tree.nodes if "/" in node.path)
-    return dict.fromkeys(sorted({name for node in below for name, least in node.guaranteed.items() if least}))
+    names = {name for node in below for name, least in node.guaranteed.items() if least}
+    parts = {of_flavor(name, flavor.name) for flavor in tree.flavors for name in flavor.resources if name in names}
+    return dict.fromkeys(sorted(names | parts))
 
 
 def pooled(tree: QuotaTree) -> dict[str, None]:
