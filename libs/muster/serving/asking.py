@@ -146,15 +146,18 @@ def _on_others(state: ReadState, workload: Workload, job: Job, now: int) -> Iter
     """The prospects of a job on other types of nodes than the first with room."""
     others = [demand for demand in other_demands(state, workload, job.queue) if demand.flavors != job.demand.flavors]
     for demand in others[:MOST_OTHERS]:
-        names = " and ".join(dict.fromkeys(name for mine in demand.flavors.values() for name in mine))
+        names = say(" and ").join(dict.fromkeys(name for mine in demand.flavors.values() for name in mine))
         other = new_job(state, workload, job.queue, job.queued_at, demand)
         if binds(state.queues, other, max(other.queued_at, state.now)):
             after = projected(state, with_job(state.queues, other), now, until=other.ref.uid, beyond=LOOKED_AT)
             promise = _promise(state, other, after.get(other.ref.uid), now)
-            start = "" if promise.why else f": it {lower(queuewords.promised_start(promise, now))}"
-            yield f"On {names} it would wait{start}."
+            start = "" if promise.why else lower(queuewords.promised_start(promise, now))
+            if start:
+                yield say("On {names} it would wait: it {start}.", names=names, start=start)
+            else:
+                yield say("On {names} it would wait.", names=names)
         else:
-            yield f"On {names} it would start at once, too."
+            yield say("On {names} it would start at once, too.", names=names)
 
 
 def _first(workload: Workload) -> str:
