@@ -87,7 +87,7 @@ def test_the_first_decision_that_differs_is_told_with_its_causes() -> None:
 def test_a_deadline_that_moved_is_told() -> None:
     name = "scene-running-timeout"
     log = read(name)
-    at, reached = next((at, each) for at, each in enumerate(log) if isinstance(each.commit.events[0], TimeReached))
+    at, reached = [(at, each) for at, each in enumerate(log) if isinstance(each.commit.events[0], TimeReached)][-1]
     later = replace(reached, commit=replace(reached.commit, at=reached.commit.at + 1))
     found = judged(name, "calm", read_lines()[name].digest, [*log[:at], later, *log[at + 1 :]])
     assert f"its deadline was {later.commit.at}, and is {reached.commit.at}" in found
