@@ -44,7 +44,7 @@ which may be damaged alone.
 """
 
 CREATED_S = 16.0
-"""How long a request for a consumer waits for its answer."""
+"""How long a request for a consumer waits for an answer."""
 
 QUIET_S = 2.0
 """How often a reader that gets nothing asks why."""
@@ -190,9 +190,9 @@ class StreamReader:
             )
         await self._drop_consumer()
         backoff = GrowingPause()
-        # A server without a copy of the stream, or one that has died, never answers for the consumer that it is given,
-        # and a large stream takes a while: each request is given its time, others are made meanwhile, and the first
-        # consumer that exists is read. The server removes the others, which get no requests.
+        # A server without a copy of the stream, or a dead server, never answers for a consumer given to that server,
+        # and a large stream takes a while: every request has time, others are made meanwhile, and the first consumer
+        # that exists is read. The server removes the others, which get no requests.
         asked: dict[asyncio.Task[str], tuple[str, int]] = {}
         try:
             for patience_s in itertools.chain((2.0, 2.0, 4.0, 4.0, 8.0), itertools.repeat(CREATED_S)):
