@@ -178,8 +178,8 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
 
 
 async def point_on(js: JetStream, cell: str, identity: LogIdentity | None) -> bool:
-    """Put the newest generation in force where the pointer names none, or an earlier one (``identity``): the servers
-    forgot the pointer or its last change, or a roll-over ended before that change. Raises BusError.
+    """Put the newest generation in force where the pointer names none, or an earlier generation (``identity``): the
+    servers forgot the pointer or the last change of the pointer, or a roll-over ended too early. Raises BusError.
 
     The genesis of a generation is the founder's last word before the pointer, and only the founder's key writes one.
     """

@@ -225,8 +225,8 @@ async def give_up(
     """Have a log succeeded by one that starts from the state of the cluster. Raises BusError.
 
     ``generation``, ``parent``: the newest generation there was, and its log, where the one that is given up is older:
-    no number of a generation is used twice; ``wire``: of the builds that append to the new one. It may be repeated, by
-    several at once: one generation comes of it.
+    no number of a generation is used twice; ``wire``: of the builds that append to the new log. Repeated calls, also by
+    several at once, found one generation.
     """
     cell = identity.cell
     old = None

@@ -85,8 +85,8 @@ class JetStreamSnapshots:
         return next((Fingerprint(pointed.seq, pointed.schema, pointed.digest) for pointed in own), None)
 
     async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
-        """See ports.Snapshots. What cannot be used is passed over with a warning, what is of another generation
-        without one, and so is any trouble with the bus but the end of the connection.
+        """See ports.Snapshots. An unusable snapshot is passed over with a warning, as is trouble with the bus,
+        but for the end of the connection; a snapshot of another generation is passed over in silence.
         """
         try:
             pointer, _ = await self._pointer(stage, shard)
