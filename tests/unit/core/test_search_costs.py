@@ -140,4 +140,4 @@ def test_of_many_that_are_owed_those_are_found_that_are_looked_at(monkeypatch: p
     cluster.bench.facts(*(cluster.created(f"owed-{at}", f"b{at}", ONE) for at in range(owed)))
     cluster.settle()
     assert all(len(cluster.ordered(f"owed-{at}")) == 1 for at in range(owed))
-    assert len(asked) < 7 * owed, len(asked)
+    assert len(asked) <= 7 * owed, len(asked)

@@ -141,8 +141,9 @@ async def test_past_moments_have_a_bound_in_bytes(
     monkeypatch.setattr(ladder, "FILE_BYTES", 16 * most)
     monkeypatch.setattr(ladder, "KEPT_BYTES", 3 * size)
     for stored in reversed(log.commits):
-        assert (await found.at(LogMark(seq=stored.seq))).seq == stored.seq
-        found.keep(state)
+        past = await found.at(LogMark(seq=stored.seq))
+        assert past.seq == stored.seq
+        found.keep(past)
     assert bytes_in(tmp_path) == sum(rung.size for rung in found.rungs) <= 16 * most + ladder.NEAR_RUNGS * most
     assert len(found._states) > 1
     assert sum(bytes_ for _, bytes_ in found._states.values()) <= 3 * size

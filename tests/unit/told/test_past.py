@@ -5,13 +5,13 @@ import pytest
 from kit.histories import files
 from muster.core.stage import Folder
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
-from muster.told.codes.happenings import MAX_PER_SUBJECT, Happening, Past
+from muster.told.codes.happenings import MAX_PER_SUBJECT, Happening, KeptPast
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 
 
 def test_what_was_packed_goes_on_as_what_was_not() -> None:
-    plain, packed = Past(), Past()
+    plain, packed = KeptPast(), KeptPast()
     for seq in range(3 * MAX_PER_SUBJECT):
         new = Happening(at=seq, seq=seq, item=0, what=f"what-{seq % 7}", weight="detail" if seq % 3 else "turn")
         plain.add(new)
@@ -23,7 +23,7 @@ def test_what_was_packed_goes_on_as_what_was_not() -> None:
 
 def test_numbers_beyond_64_bits_and_every_letter_are_kept_and_equal_texts_are_one() -> None:
     pasts = [
-        Past([Happening(at=0, seq=1, item=0, what="seen", weight="step", words="ü", request={"memory": 1 << 70})])
+        KeptPast([Happening(at=0, seq=1, item=0, what="seen", weight="step", words="ü", request={"memory": 1 << 70})])
         for _ in range(2)
     ]
     for past in pasts:

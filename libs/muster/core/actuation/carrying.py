@@ -21,9 +21,9 @@ from muster.core.actuation.orders import (
     Effect,
     Freeing,
     Gating,
+    Looking,
     Order,
     Outstanding,
-    Reading,
     Removing,
     Reread,
     RetryLater,
@@ -126,7 +126,7 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = pod
             return _gate(order, state)
         case Removing():
             return _remove(order)
-        case Reading():
+        case Looking():
             return _read(order, state())
         case Outstanding():
             return _evict(order) if order.ref.kind == PODS.kind else _patch(order, state)
@@ -165,7 +165,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     return RetryLater("conflict", problem("", "keeps_changing"))
 
 
-def _read(order: Reading, state: ActuatorState) -> Steps:
+def _read(order: Looking, state: ActuatorState) -> Steps:
     """The refusal of a job's pods, by the Events about the children that were made last, or else about the job. The
     controller that makes the pods tells a refusal of its own object.
     """

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 
 from muster.core.actuation.budgets import PodsLeaving
-from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Order, Outstanding, Reading, Removing, Unbind
+from muster.core.actuation.orders import Asking, Bind, Freeing, Gating, Looking, Order, Outstanding, Removing, Unbind
 from muster.core.autoscaling.bridgestate import request_ref
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.stage import Stage, StageState
@@ -145,7 +145,7 @@ class ActuatorState(StageState):
     """Workers to be deleted by us, not deleted by their operator, by uid of the pod."""
     gating: dict[str, Gating] = field(default_factory=dict)
     """RayClusters with a ``maxReplicas`` to be written, by uid of the cluster. A cluster may be a job."""
-    reading: dict[str, Reading] = field(default_factory=dict)
+    reading: dict[str, Looking] = field(default_factory=dict)
     """Jobs whose Events are to be read, by uid."""
 
 
@@ -212,7 +212,7 @@ class Actuator(Stage[ActuatorState]):
     def _pods_awaited(self, state: ActuatorState, at: Position, event: PodsAwaited) -> None:
         if state.reserved.get(event.ref.uid) == event.attempt:
             intent = Intent(state.generation, at.seq, at.item)
-            state.reading[event.ref.uid] = Reading(event.ref, event.attempt, intent, event.since)
+            state.reading[event.ref.uid] = Looking(event.ref, event.attempt, intent, event.since)
 
     def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
         """Bind all pods of the event; none when a pod of the event is gone by now.

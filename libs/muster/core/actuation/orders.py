@@ -97,7 +97,7 @@ class Freeing(Order, frozen=True):
     action: Literal["free_gpu"] = "free_gpu"
 
 
-class Reading(Order, frozen=True):
+class Looking(Order, frozen=True):
     """The Events about a job that lacks pods to be read."""
 
     since: int

@@ -100,7 +100,7 @@ MAX_PER_SUBJECT = 100
 """Happenings kept of one subject: the first, and the newest; details are dropped before the rest."""
 
 
-class Past(Struct):
+class KeptPast(Struct):
     """The happenings of one subject, oldest first.
 
     Those of a subject that is over are kept as text: a snapshot is read without them, and they take a tenth of the

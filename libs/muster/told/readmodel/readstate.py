@@ -46,7 +46,7 @@ from muster.model.resources import Vector
 from muster.model.victims import Victim
 from muster.model.workload import NodeState, Outcome, PodState
 from muster.told.codes.codetable import POD_CODES, RANK, HeldUp, TroubledPod
-from muster.told.codes.happenings import Past, Release, Taker
+from muster.told.codes.happenings import KeptPast, Release, Taker
 from muster.told.codes.values import EndedAs, Leaving, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.gangsshown import GangsShown
 from muster.told.readmodel.usage import UsageBooks
@@ -105,7 +105,7 @@ class Record(Struct):
     """The last answer to growth, or the last order to release workers, under the present charge."""
     over_since: int = 0
     """Since when more runs than was granted; 0 within the grant."""
-    past: Past = field(default_factory=Past)
+    past: KeptPast = field(default_factory=KeptPast)
 
 
 def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
@@ -389,7 +389,7 @@ class GangRecord(Struct):
 
     name: str
     """namespace/name"""
-    past: Past = field(default_factory=Past)
+    past: KeptPast = field(default_factory=KeptPast)
 
 
 class ReadState(StageState):

@@ -31,7 +31,7 @@ MONTHS_KEPT = 13
 """Ended months whose sums are kept."""
 
 
-class Run(Protocol):
+class ChargedRun(Protocol):
     """The record of a job."""
 
     @property
@@ -51,7 +51,7 @@ class Folded(Protocol):
     def queues(self) -> Queues: ...
 
     @property
-    def records(self) -> Mapping[str, Run]: ...
+    def records(self) -> Mapping[str, ChargedRun]: ...
 
 
 PART = 1 << 40
@@ -118,7 +118,7 @@ class _Open(Struct):
     """Log times (ms) of the start of the run and of the last checkpoint."""
 
 
-class Account(Struct):
+class Months(Struct):
     """The sums from ``begin`` to ``end`` (log time, ms). All that changes takes the read model after the change."""
 
     begin: int = 0
@@ -228,7 +228,7 @@ class Account(Struct):
 class UsageBooks(Struct):
     """The account of the present month, UTC by log time, and the sums of earlier months, the oldest first."""
 
-    account: Account = field(default_factory=Account)
+    account: Months = field(default_factory=Months)
     months: list[Month] = field(default_factory=list)
 
     def time_passed(self, state: Folded) -> None:
@@ -247,7 +247,7 @@ class Adding:
 
     def __init__(self, state: Folded, begin: int, end: int) -> None:
         """``state``: as of a position that is not after ``begin``."""
-        self.account, self._state = Account(), state
+        self.account, self._state = Months(), state
         self.account.start(state, max(begin, state.now), end)
 
     def folded(self, stored: Stored) -> None:

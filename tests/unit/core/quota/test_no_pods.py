@@ -14,7 +14,7 @@ from kit import facts
 from kit.scenes import Scene
 from muster.core.actuation.carrying import Reply, carry_out
 from muster.core.actuation.intents import ActuatorState
-from muster.core.actuation.orders import MAX_WORDS, Reading, read_refusal
+from muster.core.actuation.orders import MAX_WORDS, Looking, read_refusal
 from muster.core.objects.meta import parse_time
 from muster.events.decisions import GangAdmitted, PodsAwaited, QuotaReleased, QuotaReserved, SuspensionOrdered
 from muster.events.facts import PodObserved
@@ -112,7 +112,7 @@ def test_the_newest_refusal_is_kept_as_a_text_of_others() -> None:
 def test_the_events_of_the_children_come_before_those_of_the_job() -> None:
     """The newest child first, the job last, and nothing after the first refusal; none of another job."""
     job = facts.job_ref("one")
-    order = Reading(job, 1, Intent(1, 7, 0), since=1)
+    order = Looking(job, 1, Intent(1, 7, 0), since=1)
     children = {"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other", "uid-below": "uid-child"}
     state = ActuatorState(children=children)
     event = {"reason": "FailedToCreateHeadPod", "message": "exceeded quota: rq", "lastTimestamp": EARLY}
