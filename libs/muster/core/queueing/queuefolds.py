@@ -324,7 +324,7 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
 
 def deferred(queues: Queues, _at: Position, event: GangDeferred) -> Iterable[str]:
     """The nodes of further flavors have no room either."""
-    for flavors in event.without:
+    for flavors in event.without if event.ref.uid in queues.workloads else ():
         queues.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = event.attempt
     return ()
 
