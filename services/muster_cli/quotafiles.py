@@ -120,7 +120,7 @@ def _within(tree: QuotaTree) -> Iterator[BrokenRule]:
     """What keeps every rule, and probably is not meant."""
     limits = {node.path: node.limit for node in tree.nodes}
     for name in tree.flavored:
-        if tree.flavors and name not in tree.nodes[0].limit:
+        if name not in tree.nodes[0].limit:
             yield BrokenRule(tree.root, "flavor", f"max names no {name}: any amount of it is admitted")
     for node in tree.nodes:
         parent = limits.get(node.path.rpartition("/")[0], {})

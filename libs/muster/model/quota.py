@@ -67,6 +67,11 @@ def flavors_text(flavors: Flavors) -> str:
     return ",".join([f"{name}={'+'.join(flavors[name])}" for name in sorted(flavors)]) if flavors else ""
 
 
+def flavor_names(flavors: Flavors) -> tuple[str, ...]:
+    """The flavors of all pod sets, each once."""
+    return tuple(dict.fromkeys(name for names in flavors.values() for name in names))
+
+
 def of_flavor(resource: str, flavor: str) -> str:
     """The name of the amounts of a resource on nodes of a flavor: ``nvidia.com/gpu@h100``."""
     return f"{resource}@{flavor}"

@@ -22,10 +22,10 @@ from muster.core.workloads.registry import KINDS
 from muster.events.refusals import Refusal
 from muster.model.keys import Ref, path_chain
 from muster.model.language import say
-from muster.model.quota import QuotaNode
+from muster.model.quota import QuotaNode, flavor_names
 from muster.model.resources import format_vector, texts
 from muster.model.text import counted as numbered
-from muster.model.text import few, lower, span
+from muster.model.text import few, lower, span, upper
 from muster.model.workload import PodSet, Workload
 from muster.serving import shapes, supposed
 from muster.serving.forking import binds, new_job, other_demands, projected, with_job
@@ -146,7 +146,7 @@ def _on_others(state: ReadState, workload: Workload, job: Job, now: int) -> Iter
     """The prospects of a job on other types of nodes than the first with room."""
     others = [demand for demand in other_demands(state, workload, job.queue) if demand.flavors != job.demand.flavors]
     for demand in others[:MOST_OTHERS]:
-        names = say(" and ").join(dict.fromkeys(name for mine in demand.flavors.values() for name in mine))
+        names = say(" and ").join(flavor_names(demand.flavors))
         other = new_job(state, workload, job.queue, job.queued_at, demand)
         if binds(state.queues, other, max(other.queued_at, state.now)):
             after = projected(state, with_job(state.queues, other), now, until=other.ref.uid, beyond=LOOKED_AT)
@@ -368,4 +368,4 @@ def _summary(refused: str, promise: Promise, advice: list[supposed.Advice], now:
 
 def _advised(advice: list[supposed.Advice]) -> str:
     """The first advice as a sentence; empty without advice."""
-    return f"{advice[0].text[0].upper()}{advice[0].text[1:]}." if advice else ""
+    return f"{upper(advice[0].text)}." if advice else ""

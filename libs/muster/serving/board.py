@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from muster.core.reading.kubequeue import DEFAULT_POLICY
 from muster.model.elastic import workers_in
+from muster.model.language import say, upper
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, summed, texts
 from muster.model.text import instant
@@ -146,7 +147,7 @@ def board_of(state: ReadState) -> Board:
         nodes,
         sorted(state.unsynced),
         pauses,
-        ["; ".join((text[0].upper() + text[1:], fix)) for text, fix in (off.told for off in off_in(state))],
+        [say("; ").join((upper(text), fix)) for text, fix in (off.told for off in off_in(state))],
     )
 
 

@@ -113,7 +113,7 @@ class Moments:
                 rung.path.unlink(missing_ok=True)
             else:
                 kept.append(rung)
-        if sum(rung.size for rung in self._rungs) > FILE_BYTES:
+        if sum(rung.size for rung in (*kept, *self._rungs[-NEAR_RUNGS:])) > FILE_BYTES:
             for rung in kept[1::2]:
                 rung.path.unlink(missing_ok=True)
             kept = kept[::2]

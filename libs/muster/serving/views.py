@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from muster.core.learned import Estimate
 from muster.core.promising.projection import Projected
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
 from muster.serving import shapes
@@ -184,7 +184,7 @@ def queues(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.Qu
     """The quota tree, as far as the viewer may see the quotas."""
     board = board_of(state)
     notes = (
-        [say("{unsynced} are not listed yet: nothing is admitted", unsynced=", ".join(board.unsynced))]
+        [say("{unsynced} are not listed yet: nothing is admitted", unsynced=listed(board.unsynced))]
         if board.unsynced
         else []
     )

@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.scope import EVERYTHING, Lens
@@ -75,7 +75,7 @@ def _text(file: str) -> str:
 
 def ask_lines(view: AskView) -> list[Text]:
     """One job."""
-    asks = ", ".join(f"{amount} {name}" for name, amount in view.request.items()) or say("nothing that a quota counts")
+    asks = listed(f"{amount} {name}" for name, amount in view.request.items()) or say("nothing that a quota counts")
     lines = [
         styled(
             (f"{view.kind} ", DIM),

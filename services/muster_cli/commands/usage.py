@@ -55,9 +55,14 @@ async def usage(
     if not month and not from_ and not until and not recorded:
         month = datetime.fromtimestamp(SystemClock().now() / 1000, UTC).strftime("%Y-%m")
     begin, end = month_of(month) if month else window(from_, until)
-    async with source_of(source, out, "Adding up", based=True) as feed:
-        kept = await _kept(feed, begin) if month and begin is not None else None
-        since, last, sums = kept if kept is not None else await _added(feed, begin, end)
+    kept = None
+    if month and begin is not None:
+        async with source_of(source, out, "Adding up", based=True) as feed:
+            kept = await _kept(feed, begin)
+    if kept is None:  # The commits are read once.
+        async with source_of(source, out, "Adding up", based=True) as feed:
+            kept = await _added(feed, begin, end)
+    since, last, sums = kept
     table = UsageTable(by, since, last, resource, added_by(sums, by))
     if output == "table":
         out.lines(usage_lines(table))

@@ -8,7 +8,6 @@ import msgspec
 from cyclopts import Parameter
 
 from muster.core.workloads.registry import KINDS
-from muster.model.language import say
 from muster.told.readmodel.readstate import ReadState
 from muster.told.views.gangstory import PodNamed, gang_tale, gangs_named, pods_named
 from muster.told.views.measures import queue_share, queues_named
@@ -139,7 +138,7 @@ def chosen(story: Story, wanted: str) -> str:
     matches = story.matches()
     if matches.keys:
         return one_of(matches.keys, wanted)
-    hint = say("; did you mean {similar}?", similar=", ".join(matches.similar)) if matches.similar else ""
+    hint = f"; did you mean {', '.join(matches.similar)}?" if matches.similar else ""
     raise CliError(
         f"no job {wanted} was ever seen in this log (up to sequence {story.state.seq}){hint}",
         NOT_FOUND,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.text import Text
 
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, span
 from muster_cli.console import DIM, LINK, STRONG, columns, styled
@@ -73,7 +73,7 @@ def banner(facts: BannerFacts) -> list[Text]:
             "Services",
             say(
                 "{services}; all in this process, up in {ready_ms}",
-                services=", ".join(facts.services),
+                services=listed(facts.services),
                 ready_ms=span(facts.ready_ms),
             ),
         ),

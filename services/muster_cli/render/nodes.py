@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.quota import is_device
 from muster.model.resources import format_quantity, parse_quantity
 from muster.model.text import counted, shorten
@@ -53,7 +53,7 @@ def _holders(node: NodeView, *, all_of_them: bool) -> str:
     others = sum(not pod.job for pod in node.pods) + node.others
     shown = jobs if all_of_them else jobs[:HOLDERS]
     more = [say("{hidden} more", hidden=len(jobs) - len(shown))] if len(jobs) > len(shown) else []
-    return ", ".join([*shown, *more, *([f"{counted(others, 'other pod')}"] if others else [])]) or "-"
+    return listed([*shown, *more, *([counted(others, "other pod")] if others else [])]) or "-"
 
 
 def _sums(view: NodesView, names: Sequence[str]) -> list[Text]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.core.quota.trees.treesource import ROOT
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_part, format_quantity, format_vector
 from muster.model.text import counted, moment
@@ -173,5 +173,5 @@ def _notes(board: Board) -> list[Text]:
     """The reasons that stop admissions or evictions, regardless of the numbers."""
     notes = [f"{note}." for note in (*board.pauses, *board.reclaim)]
     if board.unsynced:
-        notes.append(say("Nothing is admitted until all {unsynced} are listed.", unsynced=", ".join(board.unsynced)))
+        notes.append(say("Nothing is admitted until all {unsynced} are listed.", unsynced=listed(board.unsynced)))
     return [Text(), *(styled((note, WARN)) for note in notes)] if notes else []

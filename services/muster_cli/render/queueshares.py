@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.text import moment
 from muster.told.views.measures import QueueShare
 from muster_cli.console import DIM, STRONG, columns, styled, wrapped
@@ -36,7 +36,6 @@ def share_lines(share: QueueShare) -> list[Text]:
         ]
     if share.siblings:
         lines += [
-            Text(f"  {line}")
-            for line in wrapped(say("Beside it: {siblings}.", siblings=", ".join(share.siblings)), WIDTH)
+            Text(f"  {line}") for line in wrapped(say("Beside it: {siblings}.", siblings=listed(share.siblings)), WIDTH)
         ]
     return lines

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from muster.core.learned import Estimate
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.text import counted, instant, moment, shorten, span
 from muster.serving.promises import promise_record
 from muster.serving.views import pace_of
@@ -174,14 +174,14 @@ def _wrapped(text: str, width: int, style: str = "", indent: int = 2) -> list[Te
 def _numbers(tale: QueueTale) -> str:
     tally = tale.tally
     parts = [
-        f"{tally.queued} queued",
+        say("{queued} queued", queued=tally.queued),
         say("{admitted} admitted", admitted=tally.admitted),
         say("{finished} finished", finished=tally.finished),
         say("{evicted} evicted", evicted=tally.evicted),
         say("{released} released", released=tally.released),
-        f"{counted(tally.denied, 'refusal')}",
+        counted(tally.denied, "refusal"),
     ]
-    text = ", ".join(parts)
+    text = listed(parts)
     if tally.admitted:
         mean = tally.waits // tally.admitted
         text += say(

@@ -5,9 +5,13 @@ import json
 import pytest
 
 from kit.histories.files import path_of
+from muster_cli.commands import usage
 from muster_cli.commands.usage import month_of
 from muster_cli.exits import CliError
+from muster_cli.folding import read_feed
 from muster_cli.main import run
+from muster_cli.positions import Bookmark
+from muster_cli.sources import Feed
 
 LOG = str(path_of("demo-teams"))
 
@@ -40,6 +44,18 @@ def test_parts_of_a_log_add_up_to_all_of_it(capsys: pytest.CaptureFixture[str]) 
         sums = [sum(row[name] for row in each["rows"]) for each in (whole, *parts)]
         assert sums[0] > 0
         assert abs(sums[0] - sums[1] - sums[2]) < 0.05, name
+
+
+def test_a_month_that_the_read_model_keeps_no_more_is_added_up_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = said(capsys, "--month", "2025-01")
+    monkeypatch.setattr(usage, "_kept", forgets)
+    assert said(capsys, "--month", "2025-01").splitlines()[:-1] == kept.splitlines()[:-1]
+
+
+async def forgets(feed: Feed, _begin: Bookmark) -> None:
+    await read_feed(feed, None)
 
 
 def test_a_month_ends_where_the_next_begins(capsys: pytest.CaptureFixture[str]) -> None:

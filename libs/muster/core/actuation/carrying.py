@@ -169,9 +169,13 @@ def _read(order: Looking, state: ActuatorState) -> Steps:
     """The refusal of a job's pods, by the Events about the children that were made last, or else about the job. The
     controller that makes the pods tells a refusal of its own object.
     """
+    below: dict[str, list[str]] = {}
+    for child, owner in state.children.items():
+        if child != order.ref.uid:  # Owner references may go round.
+            below.setdefault(owner, []).append(child)
     family = [order.ref.uid]
     for uid in family:
-        family += [child for child, owner in state.children.items() if owner == uid]
+        family += below.get(uid, ())
     for uid in (*family[:0:-1][:CHILDREN_READ], order.ref.uid):
         query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning", "limit": "100"}
         listed = yield Request("GET", EVENTS.path(order.ref.namespace), query=query)

@@ -183,20 +183,16 @@ def _passes(state: AdmitterState, uid: str) -> None:
 
 def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     """The job waits for room on the nodes of further flavors, too."""
-    others = {flavors_text(other.flavors): other for other in queued_as(state.queued, event.ref.uid).others}
-    reservation = state.reservations.get(event.ref.uid)
-    for flavors in event.without if reservation is not None and event.ref.uid in state.gangs else ():
-        back_to(state, event.ref.uid, flavors)
-        other = others.get(flavors_text(flavors), OnFlavors(flavors))
-        passed = Unplaced(
-            event.ref,
-            event.attempt,
-            Cause(at.seq, at.item),
-            owed=reservation.owed if reservation is not None else False,
-            flavors=flavors,
-            nodes=other.nodes,
-        )
-        state.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = passed
+    uid, cause = event.ref.uid, Cause(at.seq, at.item)
+    reservation = state.reservations.get(uid)
+    if reservation is None or reservation.attempt != event.attempt or uid not in state.gangs:
+        return
+    others = {flavors_text(other.flavors): other for other in queued_as(state.queued, uid).others}
+    for flavors in event.without:
+        back_to(state, uid, flavors)
+        nodes = others.get(flavors_text(flavors), OnFlavors(flavors)).nodes
+        passed = Unplaced(event.ref, event.attempt, cause, owed=reservation.owed, flavors=flavors, nodes=nodes)
+        state.passed.setdefault(uid, {})[flavors_text(flavors)] = passed
         _stand(state, passed)
 
 

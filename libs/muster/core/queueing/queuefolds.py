@@ -324,8 +324,11 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
 
 def deferred(queues: Queues, _at: Position, event: GangDeferred) -> Iterable[str]:
     """The nodes of further flavors have no room either."""
-    for flavors in event.without:
-        queues.passed.setdefault(event.ref.uid, {})[flavors_text(flavors)] = event.attempt
+    uid = event.ref.uid
+    job = queues.jobs.get(uid) if uid in queues.workloads else None
+    if job is not None and (job.status, job.attempt) == ("charged", event.attempt):
+        for flavors in event.without:  # After the release, the admitter watches no nodes for the job.
+            queues.passed.setdefault(uid, {})[flavors_text(flavors)] = event.attempt
     return ()
 
 

@@ -182,7 +182,7 @@ class Short(Struct, frozen=True):
 class OtherFlavor(Struct, frozen=True):
     """Another type of nodes, and why the job does not start there."""
 
-    name: str
+    names: tuple[str, ...]
     """Of the flavor, or of the flavors of several pod sets."""
     refusal: Shortfall | None = None
     """The limit that refuses the job there; None: its pods cannot run there, or it has room there now."""

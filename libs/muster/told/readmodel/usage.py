@@ -170,9 +170,8 @@ class Months(Struct):
             self._run(state, uid, before)
         after = self._now(state, uid, now)
         if after is None:
-            if before is not None:
-                del self.open[uid]
-                self.succeeded.pop(uid, None)
+            self.open.pop(uid, None)
+            self.succeeded.pop(uid, None)
             return
         if before is not None and before.waits == after.waits:
             before.key, before.amounts = after.key, after.amounts

@@ -29,7 +29,7 @@ from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.gang import Verdict
 from muster.model.keys import path_chain
-from muster.model.quota import Flavors, flavors_text
+from muster.model.quota import Flavors, flavor_names, flavors_text
 from muster.model.resources import Vector
 from muster.model.workload import NO_WISHES, Workload
 from muster.told.codes.codetable import CODES, JobCode
@@ -354,14 +354,14 @@ def _other_flavors(state: ReadState, uid: str, queue: str, priority: int, mine: 
         if flavors != mine:
             demand = demand_of(tree, workload, priority, queue=queue, flavors=flavors)
             short = ledger.shortfall(queue, demand, now=state.now, uid=uid)
-            names = dict.fromkeys(name for chosen in flavors.values() for name in chosen)
+            names = flavor_names(flavors)
             if until := state.queues.flavor_waits.get(uid, 0):
-                others.append(OtherFlavor(" and ".join(names), kind="later", until=until))
+                others.append(OtherFlavor(names, kind="later", until=until))
                 continue
             kind = "nodes" if short is None and flavors_text(flavors) in passed else ""
-            others.append(OtherFlavor(" and ".join(names), short, kind))
+            others.append(OtherFlavor(names, short, kind))
     unfit_on = misfits(tree, workload).items()
-    return (*others, *(OtherFlavor(name, kind=why.kind, key=why.key) for name, why in unfit_on))
+    return (*others, *(OtherFlavor((name,), kind=why.kind, key=why.key) for name, why in unfit_on))
 
 
 def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:

@@ -13,6 +13,7 @@ from muster.events import decisions as d
 from muster.events import facts
 from muster.events.charges import ChargeChanged
 from muster.model.language import listed, say
+from muster.model.quota import flavor_names
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, lower, span
 from muster.model.workload import PodSet, Workload
@@ -137,7 +138,7 @@ def queued(event: d.WorkloadQueued, around: Happening) -> str:
         priority=event.priority,
     )
     if event.flavors:
-        flavors = say(" and ").join(dict.fromkeys(name for names in event.flavors.values() for name in names))
+        flavors = say(" and ").join(flavor_names(event.flavors))
         text = say("{text}, on {flavors}", text=text, flavors=flavors)
     if event.flavor_until:
         text = say("{text} alone until {until}", text=text, until=rfc3339(event.flavor_until))

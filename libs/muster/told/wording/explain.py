@@ -97,6 +97,7 @@ def other_flavors(others: Iterable[OtherFlavor]) -> str:
     """Why a job does not start on other types of nodes; empty without any."""
     told = []
     for other in others:
+        names = say(" and ").join(other.names)
         if other.refusal is not None:
             short, name = other.refusal, other.refusal.resource
             free = max(0, short.limit - short.used - short.held - short.kept)
@@ -109,7 +110,7 @@ def other_flavors(others: Iterable[OtherFlavor]) -> str:
             told.append(
                 say(
                     "on {name}, {room} of {where} is free, and it needs {asked}",
-                    name=other.name,
+                    name=names,
                     room=room,
                     where=terms(short.path).where,
                     asked=format_quantity(short.asked, name),
@@ -117,7 +118,7 @@ def other_flavors(others: Iterable[OtherFlavor]) -> str:
             )
         elif other.kind:
             key = other.key or rfc3339(other.until)
-            told.append(say("on {name}, {why}", name=other.name, why=say(KEEPS_AWAY[other.kind], key=key)))
+            told.append(say("on {name}, {why}", name=names, why=say(KEEPS_AWAY[other.kind], key=key)))
     words = say("; ").join(told)
     return say(". ") + upper(words) if words else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.model.closed import total
-from muster.model.language import listed, say
+from muster.model.language import listed, say, upper
 from muster.model.podtrouble import PodCode, PodTrouble
 from muster.model.text import counted, span
 from muster.told.codes.codetable import HeldUp
@@ -62,7 +62,7 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "ImagePullBackOff": (
         lambda trouble: say(
             "the image {image} cannot be pulled{said}",
-            image=trouble.image or say("of container ") + trouble.container,
+            image=trouble.image or say("of container {container}", container=trouble.container),
             said=_said(trouble),
         ),
         "correct the name of the image or the pull secret",
@@ -103,7 +103,7 @@ def reason(held: HeldUp) -> Reason:
     trouble, way_out = held.first.trouble, WORDS[held.code][1]
     told = matter(trouble)
     if not held.first.name:
-        text = say("{matter}; {way_out}", matter=f"{told[0].upper()}{told[1:]}", way_out=say(way_out))
+        text = say("{matter}; {way_out}", matter=upper(told), way_out=say(way_out))
         return Reason(held.code, f"{held.code}:{text}", text)
     more = say(" ({pods} with the same cause)", pods=counted(held.pods - 1, "more pod")) if held.pods > 1 else ""
     text = say(

@@ -103,8 +103,8 @@ def _broken(refusal: Refusal) -> str:
 
 def _leaves(refusal: Refusal) -> str:
     """The queues that take work."""
-    more = ", …" if refusal.count > len(refusal.names) else ""
-    return f"{', '.join(refusal.names)}{more}" if refusal.names else say("the queues you create")
+    more = ("…",) if refusal.count > len(refusal.names) else ()
+    return listed((*refusal.names, *more)) if refusal.names else say("the queues you create")
 
 
 def _in_circles(refusal: Refusal, _kind: str, job: str) -> str:

@@ -6,14 +6,17 @@ from kit import facts
 from kit.advised import asked
 from kit.flavored import KEY, Types, flavor, leaf
 from muster.core.cell.seats import Seat
+from muster.core.queueing import queuefolds
+from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
 from muster.model.elastic import Elastic, ScaledGroup
-from muster.model.keys import Ref
+from muster.model.keys import Position, Ref
+from muster.model.places import Shortage
 from muster.model.placing import GPU, NodeTerm, PodRules, Requirement
 from muster.model.workload import NodeState
 from muster.told.presentation.desired import settings_left_out
@@ -377,3 +380,13 @@ def test_jobs_alike_with_other_lists_do_not_wait_for_each_other() -> None:
     scene.ends("b/a")
     assert scene.on_each("a", "first", "second") == ["", "a100"]
     scene.bench.sound()
+
+
+def test_an_answer_that_comes_after_the_release_notes_no_flavor() -> None:
+    """The admitter, which decided without having seen the release, watches no nodes for the job."""
+    queues, one = Queues(), facts.job("one")
+    queues.workloads[one.ref.uid] = one
+    short, without = Shortage("main", 0, 1, 2), ({"main": ("a100",)},)
+    late = GangDeferred(cause=Cause(1, 0), ref=one.ref, attempt=1, queue="root/a", shortage=short, without=without)
+    queuefolds.deferred(queues, Position(3, 0, 3), late)
+    assert not queues.passed

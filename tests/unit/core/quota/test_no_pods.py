@@ -114,7 +114,7 @@ def test_the_events_of_the_children_come_before_those_of_the_job() -> None:
     job = facts.job_ref("one")
     order = Looking(job, 1, Intent(1, 7, 0), since=1)
     children = {"uid-older": job.uid, "uid-child": job.uid, "uid-other": "other", "uid-below": "uid-child"}
-    state = ActuatorState(children=children)
+    state = ActuatorState(children={**children, job.uid: "uid-below"})  # The owner references go round.
     event = {"reason": "FailedToCreateHeadPod", "message": "exceeded quota: rq", "lastTimestamp": EARLY}
     family = ["uid-below", "uid-child", "uid-older", job.uid]
     for tells in (*family, ""):
