@@ -39,6 +39,10 @@ class PodDefaults:
         for event in self._listed.values():
             await event.wait()
 
+    def unlisted(self) -> list[str]:
+        """The resources that have not been listed: no job is read until then."""
+        return [str(resource) for resource, event in self._listed.items() if not event.is_set()]
+
     async def run(self, transport: ApiTransport, hooks: Mapping[ApiResource, WatchHooks]) -> None:
         """Follow both resources until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -20,6 +20,7 @@ from muster.runtime.witness import Witness
 from muster.telemetry.observer import StageTelemetry
 
 if TYPE_CHECKING:
+    from muster.kube.poddefaults import PodDefaults
     from muster.runtime.runners.keeping import LogKeeper
     from muster.runtime.runners.publishing import Publisher
 
@@ -45,6 +46,7 @@ class Working(Protocol):
     cluster_leases: list[ClusterLease]
     witness: Witness | None
     ahead_ms: int
+    pod_defaults: PodDefaults | None
 
 
 def not_started(process: Working) -> Iterator[str]:
@@ -81,6 +83,11 @@ def not_ready(process: Working) -> Iterator[str]:
             yield f"the keeper has looked after the log for {waits_s:.0f} s without an end; see what it logs"
         for lost in keeper.guard.lost() if keeper.guard is not None else ():
             yield f"no copy of {lost.stream} is whole: at least {lost.number} messages of the log are lost"
+    if process.pod_defaults is not None and (unlisted := process.pod_defaults.unlisted()):
+        yield (
+            f"the watcher reads no job until it has listed {' and '.join(unlisted)}: where the API server forbids "
+            "that, kubectl apply -k deploy/rbac"
+        )
     yield from _not_heard(process)
     yield from (lease.missing for lease in process.cluster_leases if lease.missing)
     if process.witness is not None and process.witness.missing:

@@ -56,6 +56,7 @@ from muster.telemetry.traces import WorkloadTraces, make_tracing
 
 if TYPE_CHECKING:
     from muster.core.gang.admitterstate import AdmitterState
+    from muster.kube.poddefaults import PodDefaults
     from muster.runtime.runners.keeping import LogKeeper
     from muster.runtime.runners.publishing import Publisher
 
@@ -109,6 +110,7 @@ class Process(Struct, dict=True):
     """What is followed of the API server beside the log, until the process ends."""
     cluster_leases: list[ClusterLease] = field(default_factory=list)
     ahead_ms: int = 0
+    pod_defaults: PodDefaults | None = None
     """How far its clock is ahead of the broker's, where it leads or may lead a stage."""
     snapshotting: bool = True
     """Whether leaders keep a snapshot when they leave."""
@@ -205,7 +207,7 @@ class Process(Struct, dict=True):
         from muster.kube.poddefaults import PodDefaults
         from muster.runtime.runners.watching import WatcherRunner
 
-        defaults = PodDefaults()
+        defaults = self.pod_defaults = PodDefaults()
         hooks = {resource: self.telemetry("watcher", resource.plural) for resource in (RUNTIME_CLASSES, LIMIT_RANGES)}
         self.followed.append(partial(defaults.run, transport, hooks))
         for shard in WATCHED:

@@ -7,6 +7,7 @@ import pytest
 
 from kit.doubles.log import MemoryLeases
 from muster.bus.public import Published
+from muster.kube.poddefaults import PodDefaults
 from muster.runtime import ability
 from muster.runtime.runners.leasing import KeptLease
 from muster.runtime.runners.publishing import Publisher
@@ -31,6 +32,7 @@ class Parts:
         self.witness = None
         self.waited_s = 0.0
         self.ahead_ms = 0
+        self.pod_defaults: PodDefaults | None = None
 
     def waits_s(self) -> float:
         return self.waited_s
@@ -125,3 +127,13 @@ async def test_a_clock_that_is_ahead_is_not_able_to_lead() -> None:
     assert parts.reasons() == [
         "the clock of this machine is 1 d ahead of the broker's, and the process leads nothing: set it right (NTP)"
     ]
+
+
+async def test_pod_defaults_that_are_not_listed_are_named_with_the_way_out() -> None:
+    """A right that a new version needs and the old roles lack: nothing else says why no job is read."""
+    parts = Parts()
+    parts.pod_defaults = PodDefaults()
+    (reason,) = parts.reasons()
+    assert "limitranges" in reason
+    assert "runtimeclasses.node.k8s.io" in reason
+    assert "deploy/rbac" in reason
