@@ -39,6 +39,7 @@ from muster.core.objects.meta import (
     CHECKPOINTED_AT,
     DRAIN,
     DRIVE,
+    FLAVOR_WAIT,
     FLAVORS,
     INTENT,
     NODE_WAIT,
@@ -399,10 +400,19 @@ async def test_a_tenant_writes_the_annotations_that_are_for_people_and_no_others
         DRAIN,
         NODE_WAIT,
         FLAVORS,
+        FLAVOR_WAIT,
     }
     assert told == {*people, ON_FLAVORS}
     for_people = {HOLD: "true", BY: "alice", WHY: "x", CHECKPOINTED_AT: "2026-01-01T00:00:00Z", RECLAIM_GRACE: "10m"}
-    for_people |= {DRIVE: "true", RUN_TIME: "2h", DRAIN: "1m", NODE_WAIT: "5m", START: "minimum", FLAVORS: "h100,a100"}
+    for_people |= {
+        DRIVE: "true",
+        RUN_TIME: "2h",
+        DRAIN: "1m",
+        NODE_WAIT: "5m",
+        START: "minimum",
+        FLAVORS: "h100,a100",
+        FLAVOR_WAIT: "30m",
+    }
     async with client(plane, ALICE) as alice:
         body = job(suspend=True)
         body["metadata"]["annotations"] |= for_people

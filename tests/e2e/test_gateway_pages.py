@@ -108,6 +108,7 @@ ENGLISH = {
 async def it_speaks_the_language_of_the_reader(page: Page, url: str) -> None:
     """A switch on the page: labels, headlines, reasons and histories are in Chinese, and no word of English is left."""
     await page.open(url)
+    await page.holds("!!document.querySelector('select.language')")
     await page.run(
         "(e => { e.value = 'zh-CN'; e.dispatchEvent(new Event('change', { bubbles: true })); })"
         "(document.querySelector('select.language'))"
