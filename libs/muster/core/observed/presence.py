@@ -98,6 +98,11 @@ class Presence(Struct):
             return dict(self.requests.get(uid, {}))
         return summed([self.requests.get(owner, {}) for owner in (uid, *family)])
 
+    def going(self, uid: str) -> Vector:
+        """The request of live pods of children that are gone or over: these pods go by themselves."""
+        gone = [child for child, exists in self.children.get(uid, {}).items() if not exists]
+        return summed([self.requests.get(child, {}) for child in gone])
+
     def child_observed(self, event: ChildObserved) -> str | None:
         child = event.child
         if not child.owner_uid:

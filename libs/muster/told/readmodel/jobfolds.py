@@ -37,6 +37,7 @@ from muster.events.system import LogNearlyFull
 from muster.model.closed import total
 from muster.model.keys import Position
 from muster.model.problem import problem
+from muster.model.resources import beyond
 from muster.model.workload import Workload
 from muster.told.codes.values import Leaving, LeavingCode, NodesKept, Phase, Pools, Scaling
 from muster.told.readmodel.history import Historian
@@ -259,8 +260,7 @@ class JobFolds:
         self._mark.tree()
 
     def _charge_changed(self, state: ReadState, at: Position, event: ChargeChanged) -> None:
-        record = record_of(state, event.ref)
-        record.over_since = (record.over_since or at.at) if event.over else 0
+        _note_over(state, at, event)
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
 
@@ -277,7 +277,7 @@ class JobFolds:
     def _grown(self, state: ReadState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
         record = record_of(state, event.ref)
         growth, record.change = record.growth, SizeChange(event, Cause(at.seq, at.item), at.at)
-        record.over_since = (record.over_since or at.at) if event.over else 0
+        _note_over(state, at, event)
         growth.granted, growth.asked, growth.denied = event.groups, {}, None
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
@@ -466,6 +466,13 @@ class JobFolds:
     def _nearly_full(self, state: ReadState, _at: Position, _event: LogNearlyFull) -> None:
         """Every waiting job waits for the next generation of the log now."""
         self._mark.jobs(*(uid for uid, job in state.queues.jobs.items() if job.status == "waiting"))
+
+
+def _note_over(state: ReadState, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn) -> None:
+    """Since when the job runs beyond its grant, without what goes by itself."""
+    record = record_of(state, event.ref)
+    lasts = beyond(event.over, state.presence.going(event.ref.uid))
+    record.over_since = (record.over_since or at.at) if lasts else 0
 
 
 def _waits(state: ReadState, queue: str) -> bool:

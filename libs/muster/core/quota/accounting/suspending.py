@@ -253,8 +253,7 @@ def taken_back(state: AccountantState, ordered: set[str]) -> Iterator[SurplusOrd
         return
     excess: dict[str, Vector] = {}
     mine = [state.entries[uid] for uid in state.overuse if uid not in ordered]
-    entries = sorted(mine, key=lambda entry: (-entry.over_since, entry.ref.key))
-    for entry in (*filter(_has_surplus, entries), *entries):
+    for entry in sorted(mine, key=lambda entry: (not _has_surplus(entry), -entry.over_since, entry.ref.key)):
         uid, whole = entry.ref.uid, entry.reduced_at > 0 or not _has_surplus(entry)
         workload = state.workloads.get(uid)
         if workload is None or "evictions" in state.resting(entry.queue) or (whole and not can_suspend(workload)):
@@ -293,23 +292,29 @@ def _has_surplus(entry: Entry) -> bool:
 
 
 def _uses(state: AccountantState, entry: Entry) -> Vector:
-    """The part of the charge that was not admitted, without the new cluster of an upgrade."""
+    """The part of the charge that was not admitted, without the new cluster of an upgrade, and without what goes by
+    itself: the pods of a RayJob's last try, beside the cluster of its next one.
+    """
     charge, workload = state.ledger.charges.get(entry.ref.uid), state.workloads.get(entry.ref.uid)
     if charge is None:
         return {}
     uses = charge.request if entry.bypassed else charge.over
-    if not uses or workload is None or not workload.outgoing:
-        return uses
-    asks, parts = asks_of(state.ledger.tree_of(entry.queue), workload), [name for name in uses if "@" in name]
-    return beyond(uses, asks if not parts else asks | {name: asks.get(total_of(name), 0) for name in parts})
+    spared = [state.presence.going(entry.ref.uid)]
+    if workload is not None and workload.outgoing:
+        spared.append(asks_of(state.ledger.tree_of(entry.queue), workload))
+    parts = [name for name in uses if "@" in name]
+    for amounts in spared:
+        uses = beyond(uses, amounts | {name: amounts.get(total_of(name), 0) for name in parts})
+    return uses
 
 
 def _excess(state: AccountantState, path: str, ordered: set[str]) -> Vector:
-    """How far a node is above its max without the leaving jobs; negative amounts below the max."""
+    """How far a node is above its max without what leaves or goes by itself; negative amounts below the max."""
     used = state.ledger.used.get(path, {})
     excess = {name: used.get(name, 0) - limit for name, limit in state.ledger.nodes[path].limit.items()}
     if any(amount > 0 for amount in excess.values()):
         for uid, entry in state.entries.items():
-            if (entry.leaving or uid in ordered) and path in chain_of(entry.queue):
-                add_into(excess, state.ledger.charges[uid].request, -1)
+            if path in chain_of(entry.queue):
+                leaves = entry.leaving or uid in ordered
+                add_into(excess, state.ledger.charges[uid].request if leaves else state.presence.going(uid), -1)
     return excess
