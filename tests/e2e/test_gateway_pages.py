@@ -113,10 +113,11 @@ async def it_speaks_the_language_of_the_reader(page: Page, url: str) -> None:
         "(e => { e.value = 'zh-CN'; e.dispatchEvent(new Event('change', { bubbles: true })); })"
         "(document.querySelector('select.language'))"
     )
-    await page.holds("document.documentElement.lang === 'zh-CN' && document.body.innerText.includes('等待原因')")
+    await page.holds("document.documentElement?.lang === 'zh-CN' && !!document.body?.innerText.includes('等待原因')")
     for path in ("", "jobs", "nodes", "whatif", "health", "job/vision/too-large-0"):
         await page.open(f"{url}{path}")
-        await page.holds("!!document.querySelector('main h1') && !document.body.innerText.includes('加载中')")
+        await page.holds("!!document.querySelector('select.language') && !!document.querySelector('main h1')")
+        await page.holds("!document.body.innerText.includes('加载中')")
         words = await page.run("document.querySelector('main').innerText")
         assert not ENGLISH & {*str(words).split()}, (
             path,
