@@ -556,8 +556,8 @@ async def test_an_answer_that_is_not_taken_is_given_up(served: Any, monkeypatch:
         own = client.getsockname()[1]
 
         def held() -> bool:
-            peers = [each.raddr for each in psutil.Process().net_connections() if each.laddr.port == port and each.raddr]
-            return any(peer.port == own for peer in peers)
+            ends = psutil.Process().net_connections()
+            return any(each.laddr.port == port and each.raddr and each.raddr.port == own for each in ends)
 
         await until(lambda: not held(), what="the gateway to close the connection")
 
