@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 import muster
 from muster.audit.judge import RIGHTS
-from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
+from muster.bus.errors import STREAM_NOT_FOUND, STREAM_SEALED, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
@@ -55,6 +55,8 @@ POINTER = "log"
 KNOWN_S = 5.0
 """How long one of three servers may not know a stream that another has just made."""
 FOUNDING_TRIES = 60
+BEGUN = frozenset({*WRONG_LAST_SEQUENCE, STREAM_SEALED})
+"""How a stream refuses a first commit that it has, also where its successor was founded meanwhile."""
 
 
 class LogPointer(Struct, frozen=True):
@@ -274,7 +276,7 @@ async def found_generation(
         except UnansweredError:
             ack = None
         refusal = ack.refusal(f"cannot found stream {stream}") if ack is not None else None
-        if refusal is not None and refusal.err_code not in WRONG_LAST_SEQUENCE and not refusal.passing:
+        if refusal is not None and refusal.err_code not in BEGUN and not refusal.passing:
             raise refusal
         stored = await js.get(stream, first)
         if stored is not None:
