@@ -44,8 +44,8 @@ class Listener:
                 f"set {self._setting} to a free port, or to 0 for any"
             ) from err
         sockets = site._server.sockets if site._server is not None else []  # type: ignore[attr-defined]
-        for each in sockets:  # Each connection has the option of its listener.
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence_s * 1_000))
+        for listening in sockets:  # Each connection has the option of its listener.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence_s * 1_000))
         self.port = sockets[0].getsockname()[1] if sockets else self.port
 
     async def stop(self) -> None:
