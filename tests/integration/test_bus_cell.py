@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import secrets
 
 import pytest
@@ -313,3 +314,26 @@ async def sequences(log: JetStreamLog, after: int) -> list[int]:
                 break
             found += [stored.seq for stored in batch]
     return found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"generation": 10**30}, {"generation": -1}, {"generation": 0}, {"first": 0}, {"first": -5}, {"stream": ">"}],
+    ids=str,
+)
+async def test_a_pointer_that_names_no_generation_is_made_again(
+    js: JetStream, cell: str, other: dict[str, object]
+) -> None:
+    """A generation of 31 digits was followed by the next number; with a first sequence of 0 nothing helped."""
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    state = KvBucket(js, subjects.state_bucket(cell))
+    entry = await state.get(POINTER)
+    assert entry is not None
+    await state.set(POINTER, json.dumps(json.loads(entry.value) | other).encode(), revision=entry.revision)
+    with pytest.raises(LogGoneError, match=r"not a log pointer: .*muster log init"):
+        await open_log(js, cell)
+    again = await open_log(js, cell, create=True, limits=SMALL)
+    assert again.identity == log.identity
+    now = await state.get(POINTER)
+    assert now is not None
+    assert now.value == entry.value

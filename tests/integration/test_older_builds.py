@@ -25,6 +25,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body
+from muster.bus.marks import give_up
 from muster.bus.server import EmbeddedServer
 from muster.events.subjects import log_stream
 from muster.events.wire import WIRE
@@ -95,7 +96,7 @@ async def test_going_back_begins_a_generation_that_the_earlier_build_appends_to(
     cli: Cli, js: JetStream, cell: str, nats_server: EmbeddedServer
 ) -> None:
     await open_stores(js, cell, create=True, limits=SMALL)
-    await open_log(js, cell, create=True, limits=SMALL)
+    begun = (await open_log(js, cell, create=True, limits=SMALL)).identity
     where = ("--url", nats_server.url, "--cell", cell)
     refused = await cli.run("log", "roll", "--wire", str(WIRE + 1), *where)
     assert refused.code != 0
@@ -109,6 +110,16 @@ async def test_going_back_begins_a_generation_that_the_earlier_build_appends_to(
     sealed = await js.info(log_stream(cell, 1))
     assert sealed is not None
     assert sealed.config["sealed"]
+    again = (await cli.run("log", "roll", "--wire", "1", *where)).ok()
+    assert "Generation 2" in again.out
+    assert "has wire 1 already: nothing to do" in again.out
+    # The other way, and a process that goes back from generation 1 late.
+    (await cli.run("log", "roll", *where)).ok()
+    newest = (await open_log(js, cell)).identity
+    late = await give_up(js, begun, 1, by="late")
+    assert late.log_id == genesis.log_id
+    assert (await open_log(js, cell)).identity == newest
+    assert newest.generation == 3
 
 
 async def test_where_no_state_can_be_read_the_next_generation_begins_from_the_cluster(

@@ -1,5 +1,6 @@
 """A log names its build and the number of its wire: another build refuses it in one sentence, and writes nothing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,24 @@ from kit.cli import Cli
 from kit.nats import SMALL, commit
 from muster.audit.judge import heard
 from muster.bus import cell as cell_module
-from muster.bus.cell import open_log, open_stores, own_genesis, pointer_of
+from muster.bus.cell import POINTER, LogPointer, open_log, open_stores, own_genesis, pointer_of
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
+from muster.bus.kv import KvBucket
+from muster.bus.log import JetStreamLog
+from muster.bus.marks import hear_marks
 from muster.bus.server import EmbeddedServer
+from muster.bus.streams import ensure, log_config
 from muster.core.docket import Docket, Judge
 from muster.events import wire
 from muster.events.envelope import Stored, encode_commit, genesis_commit
-from muster.events.subjects import log_stream
+from muster.events.registry import encode
+from muster.events.subjects import log_stream, log_subject, state_bucket
 from muster.events.system import Genesis
 from muster.runtime.clock import SystemClock
+from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.rolling import roll
 
 NEXT = wire.WIRE + 1
@@ -79,6 +86,30 @@ async def test_a_generation_of_a_later_wire_is_refused_before_anything_is_writte
     assert now.state == before.state
     with NextBuild(monkeypatch):
         assert (await open_log(js, cell)).identity == after.identity
+
+
+async def test_a_genesis_that_says_more_is_refused_alike_and_no_lost_log(js: JetStream, cell: str) -> None:
+    """The keeper of an earlier build gave the log of a later build up, as one without a genesis."""
+    await open_stores(js, cell, create=True, limits=SMALL)
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    later = Genesis(log_id="later", generation=2, parent=log.identity.log_id, build="0.2.0", wire=NEXT)
+    said = json.loads(encode_commit(genesis_commit(later, 1)))
+    said |= {"sealed_by": "x", "kind": "founding", "events": [*said["events"], {"type": "shape_named", "shape": 7}]}
+    await ensure(js, log_config(cell, 2, SMALL), create=True)
+    await js.publish(log_subject(cell, 2, "genesis", "0"), json.dumps(said).encode(), {})
+    state = KvBucket(js, state_bucket(cell))
+    entry = await state.get(POINTER)
+    assert entry is not None
+    pointer = LogPointer.of(cell, later)
+    await state.set(POINTER, encode(pointer), revision=entry.revision)
+    with pytest.raises(BusError, match=REFUSED):
+        await open_log(js, cell)
+    assert not (await hear_marks(js, JetStreamLog(js, pointer.identity(cell)), USERS)).agrees
+    body = json.dumps(said | {"kind": "input"}).encode()
+    with pytest.raises(wire.UnknownWireError, match=REFUSED):
+        Judge(Docket()).hear(heard(1, "2.genesis.0", body))
+    other = Judge(Docket()).hear(heard(1, "2.queue-sorter.0", body))
+    assert other.void is not None, "the word of no stage"
 
 
 def test_a_reader_of_a_file_is_told_too() -> None:

@@ -20,6 +20,7 @@ from muster.events.envelope import (
     UnreadableCommitError,
     decode_commit,
     decode_envelope,
+    genesis_of,
 )
 from muster.events.facts import (
     ChildGone,
@@ -131,7 +132,8 @@ def _nothing(seat: str) -> Commit:
 
 
 def _of_envelope(body: bytes) -> Commit:
-    envelope = decode_envelope(body)
+    """A commit with events that this build does not know: of those that it knows, the genesis counts."""
+    envelope, genesis = decode_envelope(body), genesis_of(body)
     return Commit(
         commit_id=envelope.commit_id,
         stage=envelope.stage,
@@ -142,4 +144,5 @@ def _of_envelope(body: bytes) -> Commit:
         in_seq=envelope.in_seq,
         ruleset=envelope.ruleset,
         prefix=envelope.prefix,
+        events=() if genesis is None else (genesis,),
     )

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 import muster
 from muster.audit.judge import RIGHTS
-from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
+from muster.bus.errors import STREAM_NOT_FOUND, STREAM_SEALED, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, StreamInfo
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
@@ -55,15 +55,19 @@ POINTER = "log"
 KNOWN_S = 5.0
 """How long one of three servers may not know a stream that another has just made."""
 FOUNDING_TRIES = 60
+MOST_GENERATIONS = 1 << 31
+"""No pointer names so many: the next one would be founded behind that, for ever."""
+BEGUN = frozenset({*WRONG_LAST_SEQUENCE, STREAM_SEALED})
+"""How a stream refuses a first commit that it has, also where its successor was founded meanwhile."""
 
 
 class LogPointer(Struct, frozen=True):
     """The generation in force."""
 
-    generation: int
+    generation: Annotated[int, Meta(ge=1, lt=MOST_GENERATIONS)]
     log_id: str
     stream: str
-    first: int = 1
+    first: Annotated[int, Meta(ge=1)] = 1
     state: str = ""
     earlier: tuple[Earlier, ...] = ()
     imported: int = 0
@@ -274,7 +278,7 @@ async def found_generation(
         except UnansweredError:
             ack = None
         refusal = ack.refusal(f"cannot found stream {stream}") if ack is not None else None
-        if refusal is not None and refusal.err_code not in WRONG_LAST_SEQUENCE and not refusal.passing:
+        if refusal is not None and refusal.err_code not in BEGUN and not refusal.passing:
             raise refusal
         stored = await js.get(stream, first)
         if stored is not None:
@@ -367,7 +371,10 @@ def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
     if value is None:
         return None
     try:
-        return msgspec.json.decode(value, type=LogPointer)
+        pointer = msgspec.json.decode(value, type=LogPointer)
+        if pointer.stream != subjects.log_stream(cell, pointer.generation):
+            raise ValueError(f"generation {pointer.generation} has another stream")
+        return pointer
     except UNREADABLE as err:
         raise BusError(
             f"key {POINTER} of bucket {subjects.state_bucket(cell)} is not a log pointer: {err}; put it right"

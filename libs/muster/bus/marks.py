@@ -21,7 +21,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog
-from muster.bus.streams import SEALED
+from muster.bus.streams import SEALED, SIZES
 from muster.core.docket import DIGEST
 from muster.events import subjects
 from muster.events.envelope import UNREADABLE
@@ -243,7 +243,7 @@ async def give_up(
     generations = JetStreamGenerations(js, cell)
     await js.delete(subjects.next_stream(cell))
     limits = await generations.limits(identity)
-    genesis = await found_generation(js, cell, born, limits, SEALED, at, wire=wire)
+    genesis = await found_generation(js, cell, born, limits, SEALED | SIZES, at, wire=wire)
     state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
     pointer = read_pointer(cell, entry.value if entry is not None else None)

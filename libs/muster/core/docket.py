@@ -72,6 +72,9 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
     if not stored.subject:
         return whole(docket.newest, stored)  # In memory nothing but the stages themselves writes.
     why = stored.void or _wrong(docket, log_id, generation, stored)
+    first = stored.commit.events[0] if stored.commit.events else None
+    if not why and isinstance(first, Genesis):
+        check_wire(first)
     if not why and stored.unknown and not stored.commit.epoch:
         why = problem("", "no_leader_said", events=stored.unknown)
     if not why and stored.unknown:
@@ -82,9 +85,6 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
             counted = whole(docket.newest, stored)
         except IncompleteError as err:
             why = err.problem
-    first = counted.commit.events[0] if counted.commit.events else None
-    if not why and isinstance(first, Genesis):
-        check_wire(first)
     if not why:
         _accept(docket, stored)
     _go_on(docket, stored)

@@ -82,6 +82,12 @@ class Envelope(Struct, frozen=True, gc=False, kw_only=True):
     events: msgspec.Raw = msgspec.Raw(b"[]")
 
 
+class _Opening(Struct, frozen=True, gc=False):
+    """The events of a commit of any build."""
+
+    events: list[msgspec.Raw] = []
+
+
 class Stored(Struct, frozen=True, gc=False):
     """A commit with its sequence in the log."""
 
@@ -106,6 +112,8 @@ class Stored(Struct, frozen=True, gc=False):
 _commits = msgspec.json.Decoder(Commit)
 _envelopes = msgspec.json.Decoder(Envelope)
 _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
+_openings = msgspec.json.Decoder(_Opening)
+_geneses = msgspec.json.Decoder(Genesis)
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 UNREADABLE = (ValueError, RecursionError)
 """What decoding of foreign bytes raises: DecodeError and ValidationError are ValueErrors, and so is a byte that is no
@@ -182,12 +190,13 @@ def genesis_commit(genesis: Genesis, at: int, *, in_seq: int = 0, prefix: str = 
 
 
 def genesis_of(commit: bytes | None) -> Genesis | None:
-    """The Genesis a commit's bytes open with, None when they are anything else."""
-    try:
-        events = decode_commit(commit).events if commit else ()
-    except (UnknownEventError, UnreadableCommitError):
-        return None
-    return events[0] if events and isinstance(events[0], Genesis) else None
+    """The Genesis a commit's bytes open with, whatever a later build writes beside it; None when they are anything
+    else.
+    """
+    with suppress(*UNREADABLE):
+        for event in _openings.decode(commit or b"{}").events[:1]:
+            return _geneses.decode(event)
+    return None
 
 
 def body_hash(body: bytes) -> str:

@@ -154,7 +154,11 @@ class GatewayServer(Listener):
     async def _page(self, request: web.Request) -> web.StreamResponse:
         """A file of the dashboard. Every other path is the dashboard: the address holds the state of the dashboard."""
         path = (self._pages / request.match_info["path"]).resolve()
-        if not path.is_file() or not path.is_relative_to(self._pages.resolve()) or path.suffix not in TYPES:
+        try:
+            there = path.is_file()
+        except OSError:  # A name that no file can have.
+            there = False
+        if not there or not path.is_relative_to(self._pages.resolve()) or path.suffix not in TYPES:
             if path.suffix or request.path.startswith("/api/"):
                 return _json(shapes.Problem("there is no such page here"), 404)
             path = self._pages / "index.html"
@@ -166,7 +170,10 @@ class GatewayServer(Listener):
 
     def _check_host(self, request: web.Request) -> None:
         """Raises HTTPMisdirectedRequest for a name that is not a name of this gateway."""
-        name = request.url.host or ""
+        try:
+            name = request.url.host or ""
+        except ValueError:
+            raise web.HTTPBadRequest(reason="the Host of this request is no name") from None
         if self._hosts and name not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             raise web.HTTPMisdirectedRequest(reason=f"this gateway is called {known}; use one of these names")

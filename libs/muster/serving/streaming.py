@@ -13,6 +13,7 @@ from muster.ports import Clock
 from muster.serving import shapes, views
 from muster.serving.access import Viewed
 from muster.serving.answering import BadRequestError, Questions
+from muster.serving.moments import OutsideError
 from muster.serving.scope import Scope
 
 AT_MOST_EVERY_S = 0.2
@@ -45,13 +46,19 @@ Again = Callable[[], Awaitable[Viewed]]
 
 
 def resumed(text: str, questions: Questions) -> int:
-    """The sequence after which a reader goes on: ``GENERATION-SEQUENCE``; the present one for an empty text."""
+    """The sequence after which a reader goes on: ``GENERATION-SEQUENCE``; the present one for an empty text, and for a
+    position that this log lost.
+    """
+    now = questions.live.state.seq
     if not text:
-        return questions.live.state.seq
-    mark = questions.mark(text, 0)
+        return now
+    try:
+        mark = questions.mark(text, 0)
+    except OutsideError:
+        return now
     if not mark.seq:
         raise BadRequestError("Last-Event-ID is GENERATION-SEQUENCE, as it was sent")
-    return min(mark.seq, questions.live.state.seq)
+    return min(mark.seq, now)
 
 
 class Turns:

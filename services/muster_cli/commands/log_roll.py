@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.bus.cell import own_genesis
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.marks import give_up, hear_marks
@@ -65,6 +66,12 @@ async def log_roll(
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
+        begun = await own_genesis(js, identity.cell, identity.generation, identity.first)
+        if wire != WIRE and begun is not None and begun.wire == wire and not from_cluster and not sealed:
+            out.line(
+                f"Generation {identity.generation} of cell {identity.cell} has wire {wire} already: nothing to do."
+            )
+            return OK
         if from_cluster or wire != WIRE:
             made = await _from_cluster(js, identity, wire, by, short(reason))
             out.line(
@@ -74,9 +81,9 @@ async def log_roll(
             )
             return OK
         done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))
-    begun = "was sealed already; " if sealed else ""
+    before = "was sealed already; " if sealed else ""
     out.line(
-        f"Generation {done.before.generation} of cell {identity.cell} {begun}ended at sequence {done.end}; "
+        f"Generation {done.before.generation} of cell {identity.cell} {before}ended at sequence {done.end}; "
         f"generation {done.after.generation} (log {done.after.log_id}) goes on at {done.after.first}."
     )
     out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} differ.")

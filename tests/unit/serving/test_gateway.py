@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -13,11 +15,13 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import psutil
 import pytest
 
 from kit.chaos import Chaos
 from kit.compose import REPOSITORY
 from kit.recorded import ADMIN, BATCH, LogTime, RecordedLog, questions, tenant
+from kit.waiting import until
 from muster.core.promising.projection import Projected
 from muster.core.queueing.queues import Queues
 from muster.core.stage import Folder
@@ -497,3 +501,71 @@ async def test_a_reader_that_hangs_up_ends_its_question(served: Any, monkeypatch
         assert not ended.is_set()
         writer.close()
         await ended.wait()
+
+
+async def told(url: str, request: bytes, read_s: float = 20.0) -> bytes:
+    """What one raw request is answered, until the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(request.replace(b"\n", b"\r\n"))
+    async with asyncio.timeout(read_s):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /api/v1/viewer HTTP/1.1\nHost: localhost:evil", 400),
+        (b"GET /api/v1/viewer HTTP/1.1\nHost: [[]]:", 400),
+        (b"GET /api/v1/viewer HTTP/1.1\nHost: localhost\nHost: evil.example", 400),
+        (b"GET http://evil.example/api/v1/viewer HTTP/1.1\nHost: localhost", 421),
+        (b"GET /api/v1/viewer HTTP/1.1\nHost: localhost@evil.example", 421),
+        (b"GET /" + b"a" * 5_000 + b" HTTP/1.1\nHost: localhost", 200),
+        (b"GET /" + b"a" * 5_000 + b".js HTTP/1.1\nHost: localhost", 404),
+        (b"GET /api/v1/jobs HTTP/1.1\nHost: localhost" + b"".join(b"\nx-%d: 1" % each for each in range(1_000)), 400),
+        (b"POST /api/v1/ask HTTP/1.1\nHost: localhost\nContent-Length: 5\nTransfer-Encoding: chunked\n\n0\n", 400),
+        (b"POST /api/v1/ask HTTP/1.1\nHost: localhost\nContent-Length: " + b"9" * 30, 400),
+    ],
+    ids=range(10),
+)  # fmt: skip
+async def test_a_request_that_is_no_question_is_no_defect(served: Any, request_: bytes, status: int) -> None:
+    url = await served(Unrestricted(), hosts=http.LOOPBACK)
+    answer = await told(url, request_ + b"\nConnection: close\n\n")
+    assert int(answer.split(b" ", 2)[1]) == status
+
+
+async def test_a_body_is_not_decompressed(served: Any) -> None:
+    """A body of 870 KB was 900 MB, and each reader waited seconds for it, also behind a refusal."""
+    url, body = await served(Unrestricted()), zlib.compress(bytes(10_000_000))
+    async with aiohttp.ClientSession() as session:
+        sent = {"Content-Encoding": "deflate", "Content-Type": "application/json"}
+        async with session.post(f"{url}/api/v1/ask", data=body, headers=sent) as answer:
+            assert (answer.status, "malformed" in (await answer.json())["error"]) == (400, True)
+
+
+async def test_an_answer_that_is_not_taken_is_given_up(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_S", 0.3)
+    url = await served(Unrestricted())
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        client.setblocking(False)
+        loop, port = asyncio.get_running_loop(), int(url.rpartition(":")[2])
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, b"GET /api/v1/jobs?limit=500 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2_000)
+        own = client.getsockname()[1]
+
+        def held() -> bool:
+            ends = psutil.Process().net_connections()
+            return any(each.laddr.port == port and each.raddr and each.raddr.port == own for each in ends)
+
+        await until(lambda: not held(), what="the gateway to close the connection")
+
+
+async def test_a_reader_of_a_log_that_was_lost_reads_on(served: Any) -> None:
+    """The page asks again with its last position for ever: an error would be its last news."""
+    url = await served(Unrestricted())
+    async with aiohttp.ClientSession() as session:
+        last = {"Last-Event-ID": "7-99999"}
+        async with session.get(f"{url}/api/v1/stream", headers=last) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/event-stream")
