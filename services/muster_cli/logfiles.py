@@ -30,7 +30,8 @@ def progress(path: Path, verb: str, *, quiet: bool = False) -> Iterator[Iterator
     """The commits of a log file, with a bar on stderr while a long one is read on a terminal, unless ``quiet``."""
     size = path.stat().st_size if path.is_file() else sum(segment.size for segment in read_manifest(path).segments)
     if quiet or not sys.stderr.isatty() or size < LONG_BYTES:
-        yield read_log(path)
+        with contextlib.closing(read_log(path)) as commits:
+            yield commits
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -44,11 +45,11 @@ def progress(path: Path, verb: str, *, quiet: bool = False) -> Iterator[Iterator
         console=Console(stderr=True),
         transient=True,
     )
-    with bar:
+    with bar, contextlib.closing(read_log(path)) as commits:
         task = bar.add_task(verb, total=_estimate(path, size))
 
         def counted() -> Iterator[Stored]:
-            for number, stored in enumerate(read_log(path), start=1):
+            for number, stored in enumerate(commits, start=1):
                 if number % 500 == 0:
                     bar.update(task, completed=number)
                 yield stored

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self, cast
@@ -80,7 +80,7 @@ def write_log(path: Path, commits: Iterable[Stored]) -> int:
         return writer.count
 
 
-def read_log(path: Path) -> Iterator[Stored]:
+def read_log(path: Path) -> Generator[Stored, None, None]:
     """The commits of an exported log or an archive, in order, judged, without holding all commits.
 
     Raises LogFileError for a file that is no log or is cut off, on a missing sequence, and on an unreadable commit
