@@ -292,6 +292,8 @@ async def real_cluster(
 ) -> AsyncIterator[RealRayCluster]:
     """A RayCluster with everything running; its autoscaler has made a tick."""
     name = body["metadata"]["name"]
+    if v2:  # KubeRay refuses what only the second version reads in a spec that does not name that version.
+        body["spec"].setdefault("autoscalerOptions", {})["version"] = "v2"
     head = RayHead(folder, v2=v2, prelude=PRELUDE, environment=ENVIRONMENT)
     autoscaler = Autoscaler(head, name, api.namespace, plane.url, plane.ca_file, clients)
     kubelet = RayKubelet(name, head, autoscaler)
