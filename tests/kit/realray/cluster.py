@@ -163,7 +163,8 @@ class RealRayCluster:
 
     async def idle_after(self, seconds: int) -> None:
         """Set the idle timeout of the group and of the cluster: the first version knows the second alone."""
-        await self.patch(idleTimeoutSeconds=seconds)
+        if self.v2:  # KubeRay refuses the field of a group without the second version.
+            await self.patch(idleTimeoutSeconds=seconds)
         body = {"spec": {"autoscalerOptions": {"idleTimeoutSeconds": seconds}}}
         assert (await self.api.merge(RAYCLUSTERS, self.name, body)).status == 200
 
