@@ -156,6 +156,15 @@ class KubeClient:
         path = await self._path_of(manifest)
         return await self.request("PUT", _join(path, subresource), body=manifest)
 
+    async def put(self, manifest: Object) -> Object:
+        """Create an object, or write the whole object over the present one."""
+        meta = manifest["metadata"]
+        present = await self.find(manifest["apiVersion"], manifest["kind"], meta["name"], meta.get("namespace"))
+        if present is None:
+            return await self.create(manifest)
+        version = present["metadata"]["resourceVersion"]
+        return await self.replace({**manifest, "metadata": {**meta, "resourceVersion": version}})
+
     async def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
         """One object. 404 when there is none."""
         return await self.request("GET", await self._path(api_version, kind, namespace, name))

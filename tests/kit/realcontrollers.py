@@ -72,7 +72,7 @@ async def _furnish(plane: ControlPlane) -> None:
     await furnish(plane)
     async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
         for body in _definitions():
-            await _replaced(kube, body)
+            await kube.put(body)
 
 
 def _definitions() -> Iterator[Object]:
@@ -81,17 +81,6 @@ def _definitions() -> Iterator[Object]:
         for path in sorted(home.iterdir()):
             found = yaml.safe_load_all(path.read_text())
             yield from (body for body in found if body["kind"] == "CustomResourceDefinition")
-
-
-async def _replaced(kube: KubeClient, definition: Object) -> None:
-    name = definition["metadata"]["name"]
-    found = await kube.find(CRDS, "CustomResourceDefinition", name)
-    if found is None:
-        await kube.create(definition)
-        return
-    meta = {**definition["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
-    body = {**definition, "metadata": meta}
-    await kube.request("PUT", f"/apis/{CRDS}/customresourcedefinitions/{name}", body=body)
 
 
 async def _run(plane: ControlPlane, kube: KubeClient, source: Source, stack: contextlib.AsyncExitStack) -> None:

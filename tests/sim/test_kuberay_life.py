@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from test_ray_beside import Upgrading
+from test_ray_beside import Upgrading, fault_tolerant
 from test_ray_retried import state, used
 from test_sizes_told import Shown
 from test_upgrades import cores, limited, play_of, scaling, serves, upgraded
@@ -190,16 +190,9 @@ def test_nobody_else_pays_for_the_pods_of_a_last_try() -> None:
 @pytest.mark.parametrize("says", ["nothing joined", "all idle", "nothing"])
 def test_a_head_that_has_forgotten_its_workers_takes_none_of_them(says: str) -> None:
     """With GCS fault tolerance: the new head hears of its workers half a minute later, or does not answer so long."""
-    play = ElasticPlay()
-    body = raycluster()
-    body["spec"]["gcsFaultToleranceOptions"] = {"redisAddress": "redis:6379"}
-    scaler = play.create(body)
-    for number in range(3):
-        scaler.start(f"actor-{number}")
-    play.tick(5)
-    workers = {pod["metadata"]["uid"] for pod in play.pods()}
+    play, scaler, workers = fault_tolerant()
     before, most = play.cpu(), play.group()["maxReplicas"]
-    assert len(workers) == 3 and before == HEAD_CPU + 3 * CORE and most == 3
+    assert most == 3
     [head] = play.pods(node_type="head")
     play.call("DELETE", api.PODS, "ns", head["metadata"]["name"])
     scaler = play.scalers["auto"] = Forgetful(actors=scaler.actors, session="new", says=says)

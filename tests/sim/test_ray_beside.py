@@ -8,6 +8,7 @@ import pytest
 
 from kit import jobs
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, template, tree
+from kit.rayscaler import RayScaler
 from kit.story import rayjob
 from muster.core.autoscaling.bridgestate import heads, news
 from muster.events.decisions import GangAdmitted, GangDeferred, SuspensionOrdered
@@ -106,7 +107,8 @@ def test_several_groups_grow_while_an_upgrade_waits_and_the_upgrade_starts_with_
     play.clean()
 
 
-def test_a_head_that_restarts_with_gcs_fault_tolerance_gives_nothing_back() -> None:
+def fault_tolerant() -> tuple[ElasticPlay, RayScaler, set[str]]:
+    """A cluster with GCS fault tolerance and three actors, each on a worker; the uids of the workers."""
     play = ElasticPlay()
     body = raycluster()
     body["spec"]["gcsFaultToleranceOptions"] = {"redisAddress": "redis:6379"}
@@ -115,8 +117,13 @@ def test_a_head_that_restarts_with_gcs_fault_tolerance_gives_nothing_back() -> N
         scaler.start(f"actor-{number}")
     play.tick(5)
     workers = {pod["metadata"]["uid"] for pod in play.pods()}
+    assert len(workers) == 3 and play.cpu() == HEAD_CPU + 3 * CORE
+    return play, scaler, workers
+
+
+def test_a_head_that_restarts_with_gcs_fault_tolerance_gives_nothing_back() -> None:
+    play, scaler, workers = fault_tolerant()
     before = play.cpu()
-    assert len(workers) == 3 and before == HEAD_CPU + 3 * CORE
     decided = len(play.told(GrowthGranted))
     for _ in range(3):
         [head] = play.pods(node_type="head")

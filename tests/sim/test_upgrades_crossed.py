@@ -52,17 +52,21 @@ def test_the_max_falls_while_both_clusters_run() -> None:
     play.prove()
 
 
+def edited_twice(play: ServicePlay, after_ms: int, *, most: int, cores_after: int) -> None:
+    """The service serves throughout, within ``most`` cores, and ends with the second edit."""
+    play.edit(IMAGE, "ray:one")
+    serves(play, after_ms, most)
+    play.edit(IMAGE, "ray:new")
+    serves(play, 300_000, most)
+    assert upgraded(play) and play.charged() == cores_after * CORE
+    assert not play.decided(SuspensionOrdered)
+    play.prove()
+
+
 @pytest.mark.parametrize("after_ms", [1_000, 3_000, 6_000, 30_000, 70_000])
 def test_two_edits_in_a_row_with_room_for_two_clusters(after_ms: int) -> None:
     """The cluster of the first edit lingers; the second edit waits for its quota, and the old cluster serves."""
-    play = serving(8)
-    play.edit(IMAGE, "ray:one")
-    serves(play, after_ms, 8)
-    play.edit(IMAGE, "ray:new")
-    serves(play, 300_000, 8)
-    assert upgraded(play) and play.charged() == 4 * CORE
-    assert not play.decided(SuspensionOrdered)
-    play.prove()
+    edited_twice(serving(8), after_ms, most=8, cores_after=4)
 
 
 @pytest.mark.parametrize("after_ms", [1_000, 6_000, 30_000, 70_000])
@@ -70,13 +74,7 @@ def test_two_edits_in_a_row_of_one_that_scales_itself(after_ms: int) -> None:
     play = play_of(7)
     scaling(play)
     play.cell.advance(20_000)
-    play.edit(IMAGE, "ray:one")
-    serves(play, after_ms, 7)
-    play.edit(IMAGE, "ray:new")
-    serves(play, 300_000, 7)
-    assert upgraded(play) and play.charged() == 3 * CORE
-    assert not play.decided(SuspensionOrdered)
-    play.prove()
+    edited_twice(play, after_ms, most=7, cores_after=3)
 
 
 def test_a_second_upgrade_to_a_smaller_cluster_waits_for_what_runs_beside_it() -> None:

@@ -110,8 +110,9 @@ class Process(Struct, dict=True):
     """What is followed of the API server beside the log, until the process ends."""
     cluster_leases: list[ClusterLease] = field(default_factory=list)
     ahead_ms: int = 0
-    pod_defaults: PodDefaults | None = None
     """How far its clock is ahead of the broker's, where it leads or may lead a stage."""
+    pod_defaults: PodDefaults | None = None
+    """What the API server adds to pods, where the process runs the watcher."""
     snapshotting: bool = True
     """Whether leaders keep a snapshot when they leave."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)

@@ -48,7 +48,7 @@ async def real_plane(release: Release) -> AsyncIterator[ControlPlane]:
     async with guarded(works=True, kuberay=OPERATOR, arguments={KWOK: [f"--cidr={ADDRESSES}"]}) as plane:
         async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
             for body in release.definitions():
-                await _replaced(kube, body)
+                await kube.put(body)
             role = release.role()
             await kube.apply(role)
             subject = {"apiGroup": RBAC, "kind": "User", "name": OPERATOR.name}
@@ -78,17 +78,6 @@ async def _knows_services(alice: KubeClient, release: Release) -> bool:
         return not release.suspends_services() and err.status == 403
     await alice.delete("ray.io/v1", "RayService", "probe", ROOMS[0])
     return release.suspends_services() and bool(made["spec"].get("suspend"))
-
-
-async def _replaced(kube: KubeClient, definition: Object) -> None:
-    name = definition["metadata"]["name"]
-    found = await kube.find(CRDS, "CustomResourceDefinition", name)
-    if found is None:
-        await kube.create(definition)
-        return
-    meta = {**definition["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
-    body = {**definition, "metadata": meta}
-    await kube.request("PUT", f"/apis/{CRDS}/customresourcedefinitions/{name}", body=body)
 
 
 class RealKubeRay(Cluster):

@@ -39,18 +39,7 @@ def place(where: Where) -> str:
     """The position of a job in the queue, and the jobs ahead."""
     if not where.position:
         return say("evaluated at once")
-    if where.position == 1:
-        return say("position 1 of {length}, no job is ahead", length=where.length)
-    ahead = where.position - 1
-    more = say(" and {hidden} more", hidden=ahead - len(where.ahead)) if ahead > len(where.ahead) else ""
-    return say(
-        "position {position} of {length}, {ahead} ahead: {names}{more}",
-        position=where.position,
-        length=where.length,
-        ahead=ahead,
-        names=listed(where.ahead),
-        more=more,
-    )
+    return explain.place(where.position, where.length, where.ahead)
 
 
 def asks(workload: Workload, profile: str = "ack") -> str:

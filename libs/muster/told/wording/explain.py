@@ -264,6 +264,22 @@ def room_made(attempt: str) -> str:
     return say(". ") + upper(attempt)
 
 
+def place(position: int, length: int, ahead: Sequence[str]) -> str:
+    """The position of a job in the queue, from 1, and the first of the jobs ahead."""
+    if position <= 1:
+        return say("position 1 of {length}, no job is ahead", length=length)
+    number = position - 1
+    more = say(" and {hidden} more", hidden=number - len(ahead)) if number > len(ahead) else ""
+    return say(
+        "position {position} of {length}, {ahead} ahead: {names}{more}",
+        position=position,
+        length=length,
+        ahead=number,
+        names=listed(ahead),
+        more=more,
+    )
+
+
 def in_place(text: str, place: int, length: int, queue: str) -> str:
     """A reason, and the place of the job in its queue."""
     return say(

@@ -13,7 +13,7 @@ from muster.core.objects.meta import rfc3339
 from muster.core.workloads.registry import child_of
 from muster.model.api import PODS
 from muster.model.demand import Shortfall
-from muster.model.language import first_sentence, listed, say, say_many
+from muster.model.language import first_sentence, say, say_many
 from muster.model.placing import GPU
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few, span
@@ -21,7 +21,6 @@ from muster.told.codes.values import (
     Adoption,
     HasQuota,
     Holder,
-    Idles,
     NoPlace,
     NotQueued,
     Over,
@@ -220,26 +219,16 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
                 others=others,
                 more=more,
             )
-        case Short(refusal, idles=Idles() as idles) as short:
-            others = explain.other_flavors(short.flavors)
-            idled = explain.idled(refusal.resource, idles)
+        case Unfit():
+            return say("{text}. {waits}", text=reason(status).text, waits=_waits(status, now))
+        case Short(refusal) as short:
+            idled = explain.idled(refusal.resource, short.idles) if short.idles is not None else ""
             return say(
                 "{waits}. {text}{idled}{others}{more}",
                 waits=_waits(status, now),
                 text=reason(status).text,
                 idled=idled,
-                others=others,
-                more=more,
-            )
-        case Unfit():
-            return say("{text}. {waits}", text=reason(status).text, waits=_waits(status, now))
-        case Short() as short:
-            others = explain.other_flavors(short.flavors)
-            return say(
-                "{waits}. {text}{others}{more}",
-                waits=_waits(status, now),
-                text=reason(status).text,
-                others=others,
+                others=explain.other_flavors(short.flavors),
                 more=more,
             )
         case Pause():
@@ -282,18 +271,7 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
 def place(status: JobStatus) -> str:
     """The position of the job in the queue, and the jobs ahead."""
     line = status.line
-    if line.position <= 1:
-        return say("position 1 of {length}, no job is ahead", length=line.length)
-    ahead = line.position - 1
-    more = say(" and {hidden} more", hidden=ahead - len(line.ahead)) if ahead > len(line.ahead) else ""
-    return say(
-        "position {position} of {length}, {ahead} ahead: {names}{more}",
-        position=line.position,
-        length=line.length,
-        ahead=ahead,
-        names=listed(line.ahead),
-        more=more,
-    )
+    return explain.place(line.position, line.length, line.ahead)
 
 
 def _waits(status: JobStatus, now: int) -> str:
