@@ -15,8 +15,9 @@ from muster.model.closed import total
 from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
-"""How long an ended workload stays charged without proof: its named child was never seen, or its controller was not
-seen to act on the resume before the deletion.
+"""How long an ended workload stays charged without proof: its named child was never seen (counted from the moment at
+which nothing of it is seen), or its controller was not seen to act on the resume (counted from the resume: a controller
+that acted while nobody watched has left nothing, and a slow one makes its pods within this time).
 """
 
 SETTLE_GRACE_MS = 30_000
@@ -107,8 +108,10 @@ def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
     if not entry.idle_since:
         return None
     workload = state.workloads.get(entry.ref.uid)
-    grace = SETTLE_GRACE_MS if workload is not None and workload.phase == "waiting" else CHILD_GRACE_MS
-    return entry.idle_since + grace
+    if workload is not None and workload.phase == "waiting":
+        return entry.idle_since + SETTLE_GRACE_MS
+    begin = entry.since if _is_seen(state, entry) else entry.idle_since
+    return max(entry.idle_since, begin + CHILD_GRACE_MS)
 
 
 def note_idle(state: AccountantState, entry: Entry) -> None:
@@ -136,10 +139,16 @@ def _certain(state: AccountantState, entry: Entry) -> bool:
     the child, or no child was ever named.
 
     The controller must also have acted on the resume, or have made pods: otherwise the pods of a deleted workload may
-    still come.
+    still come, for as long after the resume as a controller may take.
     """
-    seen = state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _is_unlisted(state, entry)
-    return (seen and (entry.acted or entry.made or not entry.resumed_rv)) or _waited(state, entry, CHILD_GRACE_MS)
+    if not _is_seen(state, entry):
+        return _waited(state, entry, CHILD_GRACE_MS)
+    return entry.acted or entry.made or not entry.resumed_rv or state.now >= entry.since + CHILD_GRACE_MS
+
+
+def _is_seen(state: AccountantState, entry: Entry) -> bool:
+    """Whether the end of the child is known, or there was none."""
+    return state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _is_unlisted(state, entry)
 
 
 def _is_unlisted(state: AccountantState, entry: Entry) -> bool:
