@@ -114,7 +114,18 @@ def test_a_queue_within_its_min_loses_nothing() -> None:
     assert scene.kinds() == []
     scene.job("own", "b", suspend=False, pods=2)
     scene.job("own", "b", suspend=True, pods=2)
+    scene.pass_time(4)
     assert scene.kinds() == [GROUNDLESS]
+
+
+def test_what_was_admitted_before_an_order_may_be_resumed_after_the_eviction() -> None:
+    scene = Scene()
+    scene.job("borrows", "b", suspend=False, pods=2)
+    scene.job("borrows", "b", suspend=True, pods=2)
+    scene.pass_time(1)
+    scene.job("own", "b", suspend=False, pods=1)
+    scene.pass_time(10)
+    assert scene.kinds() == []
 
 
 def test_an_end_between_an_order_and_the_suspension_is_no_fault_of_the_order() -> None:
@@ -127,6 +138,7 @@ def test_an_end_between_an_order_and_the_suspension_is_no_fault_of_the_order() -
     scene.job("borrows", "b", suspend=False, pods=2)
     scene.pass_time(10)
     scene.job("borrows", "b", suspend=True, pods=2)
+    scene.pass_time(10)
     assert scene.kinds() == [GROUNDLESS], "that end is long known"
 
 

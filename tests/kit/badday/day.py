@@ -168,15 +168,16 @@ class Day:
         return asked()
 
     async def whole_nats(self, limit_s: float) -> bool:
-        """Whether each server answers, and JetStream is on; one that does not come back in time is told."""
+        """Whether each server answers, and JetStream is on; doctor must know a way out for one that does not come back."""
         end = time.monotonic() + limit_s
         stream = await self.stream.newest()
         while time.monotonic() < end:
             if all([stream in await server.copies() for server in self.nats.servers]):
                 return True
             await asyncio.sleep(0.5)
-        away = [server.name for server in self.nats.servers if stream not in await server.copies()]
-        self.judge.tell(UNWHOLE, f"{' '.join(away)} without {stream} for {limit_s:.0f} s", str(self.played))
+        for server in self.nats.servers:
+            if stream not in await server.copies():
+                await self._no_copy(server.name, stream)
         return False
 
     async def play(self, fault: Fault) -> Played:

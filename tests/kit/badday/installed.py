@@ -22,7 +22,8 @@ from kit.waiting import until
 from muster.bus.server import free_port
 
 Object = dict[str, Any]
-LOG_BYTES = 24 << 20
+LOG_BYTES = 96 << 20
+"""A stage may write a fifth of them in ten minutes; watchers have been seen to write five million bytes in seven."""
 
 
 def manifests(layout: str) -> list[Object]:

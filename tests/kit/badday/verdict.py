@@ -95,6 +95,17 @@ class Watched:
         self.since.clear()
 
 
+@dataclass
+class Doubt:
+    """An eviction for which nothing speaks yet. ``used``: what its leaf had let go, and was let go soon after."""
+
+    at: float
+    leaf: Node
+    used: Amounts
+    text: str
+    once: str
+
+
 class Judge:
     """Hears of pods, jobs and commits; ``say`` prints. `violations` is what was found."""
 
@@ -121,6 +132,7 @@ class Judge:
         self._parts = Watched()
         self._decided: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self._gangs: dict[str, dict[str, bool]] = defaultdict(dict)
+        self._doubts: list[Doubt] = []
 
     def note(self, text: str, state: str = "") -> None:
         """Into the record of the day; ``state`` only where it changed."""
@@ -188,6 +200,7 @@ class Judge:
     def close(self) -> None:
         """Nothing more comes: what still lasts is told."""
         now = self._now()
+        self._tell_doubts(now + 1.0)
         for name, (since, most) in self._above.items():
             self.tell(ABOVE, f"{name}: {_said(most)} for {now - since:.1f} s, until the end")
 
@@ -227,6 +240,7 @@ class Judge:
             self.resumes.append(now)
             self.counts["resumed"] += 1
             self.note(f"resumed {made.key} {_said(made.need)}")
+            self._resumed(made)
         elif known and not known.suspended and made.suspended and not made.over:
             made.stops, made.since = made.stops + 1, now
             self.counts["evicted"] += 1
@@ -250,7 +264,8 @@ class Judge:
 
     def _evicted(self, job: Job) -> None:
         """Reclaim takes from those that borrow alone: a leaf that is within its min loses nothing. An end that came
-        between the order and the suspension was not known to who ordered.
+        between the order and the suspension was not known to who ordered; a job that was admitted before the order may
+        be resumed after it.
         """
         leaf = self.tree.leaf_of.get(job.namespace)
         if leaf is None or job.uid in self.touched:
@@ -261,7 +276,20 @@ class Judge:
         used = self._let_go(leaf)
         if not any(over(known, leaf.least) for known in (used, leaf.used, *(known for _, known in past))):
             text = f"{job.key}: {leaf.name} had let go {_said(used)}, of which {_said(leaf.least)} are its own"
-            self.tell(GROUNDLESS, text, f"{job.uid} {job.stops}")
+            self._doubts.append(Doubt(self._now(), leaf, used, text, f"{job.uid} {job.stops}"))
+
+    def _resumed(self, job: Job) -> None:
+        leaf = self.tree.leaf_of.get(job.namespace)
+        for doubt in self._doubts:
+            if doubt.leaf is leaf:
+                doubt.used = plus(doubt.used, job.need)
+        self._doubts = [doubt for doubt in self._doubts if not over(doubt.used, doubt.leaf.least)]
+
+    def _tell_doubts(self, until: float) -> None:
+        for doubt in self._doubts:
+            if doubt.at < until:
+                self.tell(GROUNDLESS, doubt.text, doubt.once)
+        self._doubts = [doubt for doubt in self._doubts if doubt.at >= until]
 
     def heard_event(self, kind: str, event: Object, before: Object | None) -> None:
         """Of an Event of anybody."""
@@ -283,6 +311,7 @@ class Judge:
     def tick(self) -> None:
         """Once a second: what lasts too long."""
         now = self._now()
+        self._tell_doubts(now - LATE_S)
         if not self.calm:
             self._waits.forget()
             self._parts.forget()
