@@ -168,7 +168,7 @@ class Day:
         return asked()
 
     async def whole_nats(self, limit_s: float) -> bool:
-        """Whether each server answers, and JetStream is on; doctor must know a way out for one that does not come back."""
+        """Whether each server answers, and JetStream is on; doctor must know a way out for one that stays away."""
         end = time.monotonic() + limit_s
         stream = await self.stream.newest()
         while time.monotonic() < end:
