@@ -60,6 +60,8 @@ class OnFlavors(Struct, frozen=True, gc=False, omit_defaults=True):
 
     flavors: Flavors
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    turn: int = 0
+    """Its place among the alternatives of the job; 0: the best."""
 
 
 def flavors_text(flavors: Flavors) -> str:

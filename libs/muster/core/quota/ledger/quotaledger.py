@@ -269,8 +269,13 @@ class Ledger(Books):
         )
 
     def lent(self, queue: str, name: str) -> int:
-        """What other leaves use of a resource by flavor beyond all of their guarantees, and what the root has free."""
-        lent = max(self.headroom(root_of(queue), name) or 0, 0)
+        """What other leaves use of a resource by flavor beyond all of their guarantees, and what the root has free;
+        UNBOUNDED where the root has no limit.
+        """
+        free = self.headroom(root_of(queue), name)
+        if free is None:
+            return UNBOUNDED
+        lent = max(free, 0)
         for path, used in self.used.items():
             node = self.nodes.get(path)
             if node is not None and not node.children and path != queue and root_of(path) == root_of(queue):
