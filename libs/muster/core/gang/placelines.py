@@ -198,7 +198,8 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     for flavors in event.without:
         back_to(state, uid, flavors)
         other = others.get(flavors_text(flavors), OnFlavors(flavors))
-        passed = Unplaced(event.ref, event.attempt, cause, owed=reservation.owed, flavors=flavors, nodes=other.nodes, turn=other.turn)
+        passed = Unplaced(event.ref, event.attempt, cause, owed=reservation.owed, flavors=flavors)
+        passed.nodes, passed.turn = other.nodes, other.turn
         state.passed.setdefault(uid, {})[flavors_text(flavors)] = passed
         _stand(state, passed)
 

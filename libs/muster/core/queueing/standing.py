@@ -289,7 +289,7 @@ def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
     for path in chain_of(queue)[:-1]:
         node, used = ledger.nodes.get(path), ledger.used.get(path, {})
         for name in dict.fromkeys(tree.flavored.values()) if node is not None else ():
-            if node is not None and used.get(name, 0) < node.guaranteed.get(name, 0):
+            if node is not None and used.get(name, 0) < node.owes.get(name, 0):
                 return True
     return False
 
