@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.quota import COUNTED, DEFAULT_QUEUE_PRIORITY, QuotaNode
-from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes
+from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes, in_proportion
 
 # --- by weight --------------------------------------------------------------------------------------------------------
 
@@ -70,17 +70,6 @@ def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
 
 def _first_share(sibling: Sibling, least: int) -> int:
     return min(least, max(sibling.request, sibling.keeps))
-
-
-def in_proportion(amount: int, weights: dict[str, int]) -> dict[str, int]:
-    """The amount in whole units by weight: the largest remainders get one unit more, ties by name."""
-    whole = sum(weights.values())
-    shares = {name: amount * weight // whole for name, weight in weights.items()}
-    rest = amount - sum(shares.values())
-    by_remainder = sorted(weights, key=lambda name: (-(amount * weights[name] % whole), name))
-    for name in by_remainder[:rest]:
-        shares[name] += 1
-    return shares
 
 
 # --- by fair shares, between siblings ---------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field, structs
 
-from muster.core.quota.division.dividing import in_proportion
 from muster.model.quota import COUNTED, Flavor, QuotaNode, QuotaTree, is_device, of_flavor
-from muster.model.resources import Vector, add_into, total_of
+from muster.model.resources import Vector, add_into, in_proportion, total_of
 
 WHOLE = 1000
 """Base units in a device."""

@@ -83,6 +83,7 @@ class Forest(Struct):
             self.nodes[uid] = node
         if before != node:
             self.elastic.node(before, node, cause)
+        if _of_shares(before) != _of_shares(node):
             self._give(cause)
 
     def sized(self, name: str, memory: int, product: str, cause: Cause) -> None:
@@ -144,6 +145,11 @@ class Forest(Struct):
             follows = ("nodes",) if name == "elastic" and self.elastic.capacity else ()
             if not any(shard in unsynced for shard in (*source.SHARDS, *follows)):
                 yield from source.decisions_due(trees, self.judged)
+
+
+def _of_shares(node: SeenNode | None) -> tuple[Vector, bool] | None:
+    """What the fair shares depend on."""
+    return (node.gives, node.ready) if node is not None else None
 
 
 SOURCES: Mapping[str, type[QuotaSource]] = {"kai": KaiSource, "elastic": TreeSource}
