@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from random import Random
 
+from kit import facts
 from kit.depth import examples
-from kit.flavored import Types, leaf, node
+from kit.flavored import KEY, Types, leaf, node
 from muster.events.decisions import QuotaReserved
+from muster.events.facts import NodeObserved
+from muster.model.keys import Ref
+from muster.model.placing import GPU
+from muster.model.workload import NodeState
 from properties.test_flavors_props import TYPES, Amounts, World
 
 LEAVES = ("team/a", "team/b", "c")
@@ -125,9 +130,14 @@ class Shared(World):
 
 
 def test_what_is_guaranteed_by_flavor_or_by_total_is_given() -> None:
-    given, missing, seeds = 0, 0, examples(40)
-    for seed in range(seeds):
-        world = Shared(Random(seed))
+    measured(Shared, range(examples(40)))
+
+
+def measured(kind: type[Shared], seeds: range) -> None:
+    """Of the GPUs that are owed at least 99 percent are given, and no max is passed."""
+    given, missing = 0, 0
+    for seed in seeds:
+        world = kind(Random(seed))
         for index in range(world.rng.randint(4, 10)):
             world.draws(f"{world.rng.choice('abc')}/j{index}")
             world.scene.bench.pass_time(1000)
@@ -138,5 +148,39 @@ def test_what_is_guaranteed_by_flavor_or_by_total_is_given() -> None:
             owed = {name: way for name in waits for way in world.ways(name) if world.is_owed(name, way)}
             missing += sum(world.amounts(name, way)["gpu"] for name, way in owed.items())
         world.scene.bench.sound()
-    assert given > 10 * seeds
+    assert given > 10 * len(seeds)
     assert missing * LEAST <= given * (100 - LEAST), f"{missing} of {given + missing} GPUs owed are not given"
+
+
+class SharedOnNodes(Shared):
+    """The same where Muster places the pods: nodes of each type, as many GPUs as the quota has."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.scene.lines("placement pack")
+        for name, gpus in self.whole.items():
+            for index in range(gpus):
+                ref = Ref("Node", "", f"{name}.{index}", f"uid-{name}.{index}")
+                has = {"cpu": 64000, "pods": 110000, GPU: 1000}
+                state = NodeState(ref=ref, rv=facts.next_rv(), allocatable=has, labels={KEY: name})
+                self.scene.do(NodeObserved(node=state))
+
+    def draws(self, name: str) -> None:
+        """Each pod takes one GPU: a node of one GPU has room for it, or no room at all."""
+        rng, order = self.rng, self.rng.sample(self.names, self.rng.randint(1, len(self.names)))
+        sets = [(f"set{index}", rng.randint(1, 3), 1) for index in range(rng.choice((1, 1, 2)))]
+        self.jobs[name] = sets, order
+        self.scene.asks(name, *sets, order=",".join(order))
+
+
+    def settles(self) -> None:
+        """Only who has places runs; the pods of a type are no more than its nodes."""
+        super().settles()
+        entries = self.scene.bench.states["quota_accountant"].entries
+        placed = {entry.ref.key for entry in entries.values() if entry.admitted}
+        self.runs = {name: flavors for name, flavors in self.runs.items() if name in placed}
+        assert all(self.used("").get(name, 0) <= gpus for name, gpus in self.whole.items())
+
+
+def test_what_is_guaranteed_is_given_on_nodes_too() -> None:
+    measured(SharedOnNodes, range(1000, 1000 + examples(25)))

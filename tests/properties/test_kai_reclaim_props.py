@@ -16,6 +16,7 @@ from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.evictionrules import giving_objection, rules
 from muster.core.quota.ledger.quotaledger import Ledger, shares_with
 from muster.core.quota.rayclaims import Spare
+from muster.core.quota.trees.capacity import SeenNode
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.kaisource import compile_queues
 from muster.core.victimsearch.search import owed, workers
@@ -31,7 +32,7 @@ GPU = "nvidia.com/gpu"
 
 def ledger(total: int, *queues: KaiQueueObserved) -> Ledger:
     forest = Forest()
-    forest.node("n", {"cpu": 10**9, "memory": 10**15, GPU: total * 1000}, Cause(1, 0))
+    forest.node("n", SeenNode("n", {"cpu": 10**9, "memory": 10**15, GPU: total * 1000}), Cause(1, 0))
     for each in queues:
         forest.kai.observed(each, Cause(1, 0))
     assert forest.kai.tree is not None

@@ -70,12 +70,12 @@ class Accounts(Struct):
         own = [at for at in mine[mine.index(level) :] if at not in theirs] if level else []
 
         def is_loan(name: str, asked: int) -> bool:
-            over = [at for at in own if total.get(at, {}).get(name, 0) + asked > self.nodes[at].guaranteed.get(name, 0)]
-            if not all(_covers_any(self.nodes[at], name, total.get(at, {}), self.event.request) for at in over):
+            over = [at for at in own if total.get(at, {}).get(name, 0) + asked > _owes(self.nodes[at]).get(name, 0)]
+            if not all(_covers_claim(self.nodes[at], name, total.get(at, {}), self.event.request) for at in over):
                 return False
             return all(
                 total.get(at, {}).get(name, 0) > self.nodes[at].guaranteed.get(name, 0)
-                and (not over or not _covers_any(self.nodes[at], name, total.get(at, {}), {}))
+                and (not over or not _covers_any(self.nodes[at].guaranteed, name, total.get(at, {}), {}))
                 for at in sides
             )
 
@@ -249,27 +249,36 @@ def _covering(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapp
     names = [name for name, asked in event.request.items() if asked and (name in some or total_of(name) in some)]
     levels = [at for at in path_chain(event.queue)[:-1] if at in nodes]
     for at in (levels[:1] if event.kind == "priority" else levels) if names else ():
-        uses, least = used.get(at, {}), nodes[at].guaranteed
+        uses, least = used.get(at, {}), _owes(nodes[at])
         if all(
             uses.get(name, 0) + event.request[name] <= least.get(name, 0)
-            or _covers_any(nodes[at], name, uses, event.request)
+            or _covers_claim(nodes[at], name, uses, event.request)
             for name in names
         ):
             return at
     return ""
 
 
-def _covers_any(node: QuotaNode, name: str, uses: Vector, asked: Vector) -> bool:
+def _owes(node: QuotaNode) -> Vector:
+    """The guarantee of a claimant: no more than the nodes of the cluster give."""
+    return {name: min(least, node.lowered.get(name, least)) for name, least in node.guaranteed.items()}
+
+
+def _covers_claim(node: QuotaNode, name: str, uses: Vector, asked: Vector) -> bool:
+    return _covers_any(_owes(node), name, uses, asked)
+
+
+def _covers_any(guaranteed: Vector, name: str, uses: Vector, asked: Vector) -> bool:
     """Whether use of a flavor beyond the amount of this flavor is within the part of the guarantee by total that no
     flavor has.
     """
     whole = total_of(name)
     if whole == name:
         return False
-    flavors = {other: least for other, least in node.guaranteed.items() if other != whole and total_of(other) == whole}
+    flavors = {other: least for other, least in guaranteed.items() if other != whole and total_of(other) == whole}
     within = sum(min(uses.get(other, 0) + asked.get(other, 0), least) for other, least in flavors.items())
     beside = uses.get(whole, 0) + asked.get(whole, 0) - within
-    return beside <= node.guaranteed.get(whole, 0) - sum(flavors.values())
+    return beside <= guaranteed.get(whole, 0) - sum(flavors.values())
 
 
 def _fits(path: Iterable[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:

@@ -81,6 +81,8 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """Log time (ms) until which the job waits for the best of its flavors alone; 0 without such a wait."""
     flavor_waited: int = 0
     """How long (ms) the job has waited for a better flavor than these; 0 where it has not."""
+    turn: int = 0
+    """The place of its flavors among the alternatives of the job; 0: the best."""
     others: tuple[OnFlavors, ...] = ()
     """Further flavors with quota, in order: without a place on the nodes of its flavors the job goes to the first of
     these with room."""

@@ -60,6 +60,8 @@ class OnFlavors(Struct, frozen=True, gc=False, omit_defaults=True):
 
     flavors: Flavors
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
+    turn: int = 0
+    """Its place among the alternatives of the job; 0: the best."""
 
 
 def flavors_text(flavors: Flavors) -> str:
@@ -112,18 +114,28 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """How pods of its work are laid out on nodes (``model.strategies``); empty: as above it."""
     flavors: tuple[str, ...] = ()
     """The flavors that its work may use, in order, its own or those of the node above; empty: all, as in the tree."""
+    lowered: Vector = field(default_factory=dict)
+    """What a claimant is owed, where nodes of the cluster cannot serve and less is left than is guaranteed; empty: the
+    guarantee."""
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
-    def of_any_flavor(self, resource: str, used: Mapping[str, int]) -> int:
+    @property
+    def owes(self) -> Vector:
+        """The guarantee of a claimant. ``guaranteed`` protects what runs, whatever the nodes of the cluster are."""
+        return self.lowered or self.guaranteed
+
+    def of_any_flavor(self, resource: str, used: Mapping[str, int], guaranteed: Vector | None = None) -> int:
         """What is left of the guarantee of a resource beside its amounts by flavor, and may be used of any flavor.
 
         Use within an amount by flavor leaves this part alone; negative where the use is beyond the guarantee.
+        ``guaranteed``: in place of its own, of a claimant.
         """
-        left = self.guaranteed.get(resource, 0) - used.get(resource, 0)
-        for name, least in self.guaranteed.items():
+        guaranteed = self.guaranteed if guaranteed is None else guaranteed
+        left = guaranteed.get(resource, 0) - used.get(resource, 0)
+        for name, least in guaranteed.items():
             if name.startswith(f"{resource}@"):
                 left += min(used.get(name, 0), least) - least
         return left
@@ -174,6 +186,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """After how long what was used counts half; 0: all of the window counts alike."""
     usage_weight: int = 1000
     """How much that weighs against the weights of the queues, in thousandths."""
+    capacity: Literal["", "nodes"] = ""
+    """``nodes``: the min and max of the root are the sum of the nodes that exist; unset: as written."""
     preempt_lower_priority: bool = False
     """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
 
@@ -235,7 +249,8 @@ class QuotaTree(Struct, frozen=True, omit_defaults=True, dict=True):
     disabled: dict[str, FieldProblem] = field(default_factory=dict)
     """name of a queue that is not in force -> why; in a tree compiled from many objects"""
     shared: Vector | None = None
-    """The part of the root's limit that fair shares divide, where some of the nodes are not ready; None: all of it."""
+    """The part of the root's limit that nodes give now, where some of the nodes cannot serve: fair shares divide it,
+    and claimants are owed no more; None: all of it."""
     gpu_memory: int = 0
     """MiB of the largest GPU on the nodes: an amount of memory without a device counts as its part; 0: as a device."""
     gpu_products: dict[str, int] = field(default_factory=dict)

@@ -197,3 +197,14 @@ def positive(amounts: Mapping[str, int]) -> Vector:
 def lowest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
     """Per resource of ``one`` the smaller of the two amounts."""
     return {name: min(amount, other.get(name, 0)) for name, amount in one.items()}
+
+
+def in_proportion(amount: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """The amount in whole units by weight: the largest remainders get one unit more, ties by name."""
+    whole = sum(weights.values())
+    shares = {name: amount * weight // whole for name, weight in weights.items()}
+    rest = amount - sum(shares.values())
+    by_remainder = sorted(weights, key=lambda name: (-(amount * weights[name] % whole), name))
+    for name in by_remainder[:rest]:
+        shares[name] += 1
+    return shares

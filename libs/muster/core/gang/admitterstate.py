@@ -39,6 +39,8 @@ class QueuedAs(Struct):
     """{pod set: what the admission adds to its pods for the nodes of its flavors}."""
     flavors: Flavors = field(default_factory=dict)
     """{pod set: its flavors}."""
+    turn: int = 0
+    """The place of these flavors among the alternatives of the job."""
     others: tuple[OnFlavors, ...] = ()
     """Further flavors with quota: without a place under its own, the job goes to the first of these with room."""
     rounds: int = 0
@@ -106,8 +108,9 @@ class LinePlace(NamedTuple):
     """The place in the queue, ms since the epoch."""
     key: str
     uid: str
+    turn: int = 0
+    """A job may wait for nodes of several flavors, in a line each: the best first."""
     flavors: str = ""
-    """A job may wait for nodes of several flavors, in a line each."""
 
 
 class Line(Struct):
@@ -135,7 +138,9 @@ class Unplaced(Struct):
     flavors: Flavors = field(default_factory=dict)
     """The flavors of the attempt, and"""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)
-    """what its admission would have added to the pods."""
+    """what its admission would have added to the pods,"""
+    turn: int = 0
+    """and the place of these flavors among the alternatives of the job."""
 
 
 class Vain(Struct):

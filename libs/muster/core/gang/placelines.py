@@ -55,6 +55,7 @@ def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
         rank=rank,
         nodes=event.nodes,
         flavors=event.flavors,
+        turn=event.turn,
         others=event.others,
     )
     back_to(state, uid, event.flavors)
@@ -96,7 +97,13 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
     state.grow_from.put(uid, at.at + GROW_AGAIN_MS if before.in_vain else 0)
     mine = queued_as(state.queued, uid)
     state.unplaced[uid] = Unplaced(
-        event.ref, event.attempt, Cause(at.seq, at.item), owed=event.owed, flavors=mine.flavors, nodes=mine.nodes
+        event.ref,
+        event.attempt,
+        Cause(at.seq, at.item),
+        owed=event.owed,
+        flavors=mine.flavors,
+        nodes=mine.nodes,
+        turn=mine.turn,
     )
     _goes_round(state, uid, at.at)
     _stand(state, state.unplaced[uid])
@@ -190,8 +197,9 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     others = {flavors_text(other.flavors): other for other in queued_as(state.queued, uid).others}
     for flavors in event.without:
         back_to(state, uid, flavors)
-        nodes = others.get(flavors_text(flavors), OnFlavors(flavors)).nodes
-        passed = Unplaced(event.ref, event.attempt, cause, owed=reservation.owed, flavors=flavors, nodes=nodes)
+        other = others.get(flavors_text(flavors), OnFlavors(flavors))
+        passed = Unplaced(event.ref, event.attempt, cause, owed=reservation.owed, flavors=flavors)
+        passed.nodes, passed.turn = other.nodes, other.turn
         state.passed.setdefault(uid, {})[flavors_text(flavors)] = passed
         _stand(state, passed)
 
@@ -215,8 +223,8 @@ def _asks(state: AdmitterState, unplaced: Unplaced) -> list[Ask]:
 def _stand(state: AdmitterState, unplaced: Unplaced) -> None:
     uid, asks = unplaced.ref.uid, _asks(state, unplaced)
     rank = queued_as(state.queued, uid).rank
-    text = flavors_text(unplaced.flavors)
-    unplaced.key, unplaced.place = repr(asks), LinePlace(not unplaced.owed, *rank, unplaced.ref.key, uid, text)
+    unplaced.key, text = repr(asks), flavors_text(unplaced.flavors)
+    unplaced.place = LinePlace(not unplaced.owed, *rank, unplaced.ref.key, uid, unplaced.turn, text)
     line = state.lines.get(unplaced.key)
     if line is None:
         line = state.lines[unplaced.key] = Line()
@@ -322,12 +330,19 @@ def owed_first(state: AdmitterState, view: View) -> Iterator[PlacesFound]:
     of jobs already tried again.
     """
     suppose(state, view, only_owed=True)
-    for key in _with_room(state):
-        for head in state.lines[key].places:
+    again: set[str] = set()
+    heads = [(state.lines[key].places[0], key, 0) for key in _with_room(state)]
+    heapify(heads)
+    while heads and not heads[0][0].borrows:
+        head, key, index = heappop(heads)
+        if head.uid not in again:
             unplaced = _in_line(state, head)
-            if head.borrows or not _may_be_tried(state, head.uid) or not has_room(state, view, unplaced):
-                break
+            if not _may_be_tried(state, head.uid) or not has_room(state, view, unplaced):
+                continue
+            again.add(head.uid)
             yield _found(unplaced)
+        if index + 1 < len(state.lines[key].places):
+            heappush(heads, (state.lines[key].places[index + 1], key, index + 1))
 
 
 def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:

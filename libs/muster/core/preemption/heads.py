@@ -341,7 +341,7 @@ def left_of(
         if name not in names:
             return UNBOUNDED
         parts = dict.fromkeys((name, total_of(name)))  # What a total has beside its flavors is for any flavor.
-        return max((left(node.path, one, node.guaranteed.get(one, 0)) for node in giving for one in parts), default=-1)
+        return max((left(node.path, one, node.owes.get(one, 0)) for node in giving for one in parts), default=-1)
 
     return guaranteed
 

@@ -408,7 +408,7 @@ class Rooms:
     def _may_be_owed(self, queue: str, resource: str, asked: int) -> bool:
         nodes, used = self.ledger.nodes, self.ledger.used
         return any(
-            used.get(path, _NOTHING).get(name, 0) + asked <= nodes[path].guaranteed.get(name, 0)
+            used.get(path, _NOTHING).get(name, 0) + asked <= nodes[path].owes.get(name, 0)
             for path in chain_of(queue)[:-1]
             if path in nodes
             for name in dict.fromkeys((resource, total_of(resource)))

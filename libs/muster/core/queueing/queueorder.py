@@ -56,7 +56,7 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
             amount += amounts.get(name, 0)
         if amount <= 0:
             continue
-        least = node.guaranteed.get(name, 0) if node is not None else 0
+        least = node.owes.get(name, 0) if node is not None else 0
         part = amount * MILLION // least if least else UNBOUNDED + _of_all(ledger, queue, name, amount)
         most = max(most, part)
     return most

@@ -289,7 +289,7 @@ def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
     for path in chain_of(queue)[:-1]:
         node, used = ledger.nodes.get(path), ledger.used.get(path, {})
         for name in dict.fromkeys(tree.flavored.values()) if node is not None else ():
-            if node is not None and used.get(name, 0) < node.guaranteed.get(name, 0):
+            if node is not None and used.get(name, 0) < node.owes.get(name, 0):
                 return True
     return False
 
@@ -362,6 +362,7 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
     until = enters.until if enters.until > state.now else 0
     late = tree is not None and enters.until and not until and demand != demands_of(tree, leaf, workload)[0]
     waited = flavor_wait_ms(workload.labels) if late else 0
+    turns = _turns(tree, leaf, workload) if tree is not None and demand.flavors else {}
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -375,8 +376,17 @@ def _queue(state: SorterState, workload: Workload, enters: _Enters, job: Job | N
         nodes=nodes_of(tree, demand.flavors),
         flavor_until=until,
         flavor_waited=waited,
-        others=tuple(OnFlavors(other.flavors, nodes_of(tree, other.flavors)) for other in enters.others),
+        turn=turns.get(flavors_text(demand.flavors), 0),
+        others=tuple(
+            OnFlavors(other.flavors, nodes_of(tree, other.flavors), turns.get(flavors_text(other.flavors), 0))
+            for other in enters.others
+        ),
     )
+
+
+def _turns(tree: QuotaTree, leaf: str, workload: Workload) -> dict[str, int]:
+    """{flavors: their place among the alternatives of a workload}"""
+    return {flavors_text(one.flavors): turn for turn, one in enumerate(demands_of(tree, leaf, workload))}
 
 
 def _moves(state: SorterState, uid: str) -> bool:

@@ -262,15 +262,17 @@ class Search(Struct):
                 total -= giver.request.get(name, 0)
         return total
 
-    def of_any_flavor(self, path: str, name: str, *more: Mapping[str, int]) -> int:
-        """What is left at a node of the part of its guarantee that no flavor has, for a resource by flavor."""
+    def of_any_flavor(self, path: str, name: str, more: Mapping[str, int] | None = None) -> int:
+        """What is left at a node of the part of its guarantee that no flavor has, for a resource by flavor. ``more``:
+        of a claimant there, whose guarantee counts.
+        """
         node = self.ledger.nodes.get(path)
         if node is None:
             return -1
         resource = total_of(name)
         names = [other for other in node.guaranteed if total_of(other) == resource] + [resource]
-        used = {other: self.total(path, other) + sum(part.get(other, 0) for part in more) for other in names}
-        return node.of_any_flavor(resource, used)
+        used = {other: self.total(path, other) + (more or {}).get(other, 0) for other in names}
+        return node.of_any_flavor(resource, used, None if more is None else node.owes)
 
     def managed(self) -> list[str]:
         """The requested resources with a limit or a guarantee anywhere on the queue's path."""

@@ -273,11 +273,7 @@ def may_go(giver: Giver, uid: str, search: Search, level: str) -> bool:
         _above(giver, uid, name, sides, search)
         and _of_any_flavor(
             name,
-            [
-                path
-                for path in own
-                if search.total(path, name) + asked[name] > ledger.nodes[path].guaranteed.get(name, 0)
-            ],
+            [path for path in own if search.total(path, name) + asked[name] > ledger.nodes[path].owes.get(name, 0)],
             sides,
             search,
         )

@@ -386,6 +386,10 @@ class Presenter(Follower[ReadState]):
         tree, status = self.state.queues.ledger.trees.get(ROOT), queuestatus.tree_status(self.state)
         if tree is None or status is None:
             return False
+        note = desired.tree_event(self.state)
+        if note is not None and self._noted.get("tree/") != note.name:
+            await self._writer.event(note)
+        self._noted["tree/"] = note.name if note is not None else ""
         if not self._follow("tree/", api.QUOTA_TREES, self._key_of_tree):
             return False
         body: Body = {"status": status}

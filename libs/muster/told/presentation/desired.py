@@ -14,6 +14,7 @@ from muster.core.actuation.patches import stamp_patch
 from muster.core.objects.meta import GANG_SWITCH, MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
 from muster.core.quota import demand
 from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.quota.trees.treesource import ROOT
 from muster.core.reading.kubequeue import (
     MAX_POD_SETS,
     Admission,
@@ -36,7 +37,7 @@ from muster.told.codes.values import NoPlace, NotQueued
 from muster.told.readmodel.readstate import ReadState, Record, Trouble, waits_since
 from muster.told.status.statuses import job_status
 from muster.told.status.unfit import unfit
-from muster.told.wording import explain, jobs, meanings, pods, problems, raywords, reasons
+from muster.told.wording import explain, jobs, meanings, pods, problems, queuewords, raywords, reasons
 from muster.told.wording.explain import Reason
 
 Body = dict[str, Any]
@@ -401,6 +402,29 @@ def pods_event(state: ReadState, uid: str) -> EventNote | None:
     reason, over = pods.reason(held), "failed" if status.phase == "finished" else "pods"
     stamp = f"{status.attempt}.{over}.{held.code.lower()}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
+
+
+MOST_LOWERED = 5
+"""Queues named in the Event of a tree."""
+
+
+def tree_event(state: ReadState) -> EventNote | None:
+    """The Event for nodes that cannot serve, on a tree whose root follows the nodes; one for each change."""
+    tree = state.queues.ledger.trees.get(ROOT)
+    if tree is None or tree.shared is None or not tree.rules.capacity:
+        return None
+    whole = tree.nodes[0].limit
+    lacks = {name: whole[name] - amount for name, amount in tree.shared.items()}
+    lacking = [(name, amount, whole[name]) for name, amount in lacks.items() if amount > 0]
+    lowered = [
+        queuewords.owed_now(node.path, node.owes.get(name, 0), least, name)
+        for node in tree.nodes
+        for name, least in node.guaranteed.items()
+        if node.owes.get(name, 0) < least
+    ]
+    text = queuewords.capacity_lowered(lacking, lowered[:MOST_LOWERED], len(lowered[MOST_LOWERED:]))
+    stamp = f"capacity.{digest((tree.ref.uid, tree.shared, tree.nodes[0].limit))}"
+    return note_on(state, tree.ref, api.QUOTA_TREES.api_version, stamp, "CapacityLowered", text)
 
 
 def settings_left_out(state: ReadState, uid: str) -> list[str]:

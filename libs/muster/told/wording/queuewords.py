@@ -5,7 +5,7 @@ Why a queue's fair share is as large as it is, in words and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from muster.core import learned
@@ -120,6 +120,43 @@ NOT_IN_FORCE = "it is not in force yet"
 def over_quota(names: str) -> str:
     """A queue borrows. ``names``: the resources, with commas."""
     return say("it uses more than its quota of {names}", names=names)
+
+
+def capacity_lowered(lacking: Iterable[tuple[str, int, int]], queues: Sequence[str], more: int) -> str:
+    """Nodes of a tree that follows the nodes cannot serve. ``lacking``: (resource, amount on these nodes, amount of all
+    nodes); ``queues``: the first queues whose claimants are owed less, with amounts; ``more``: how many others.
+    """
+    parts = [
+        say(
+            "{amount} of {whole} {resource}",
+            amount=format_quantity(amount, name),
+            whole=format_quantity(whole, name),
+            resource=name,
+        )
+        for name, amount, whole in lacking
+    ]
+    on = say("{parts}: on nodes that are not ready or cordoned", parts=listed(parts))
+    if not queues:
+        return say("{on}. All guarantees can still be given", on=on)
+    hidden = say(", and {more} more", more=more) if more else ""
+    return say(
+        "{on}. Until these nodes serve again, jobs that wait are owed less: {queues}{hidden}. No max changes, and what "
+        "runs within its min stays",
+        on=on,
+        queues=", ".join(queues),
+        hidden=hidden,
+    )
+
+
+def owed_now(queue: str, owed: int, least: int, resource: str) -> str:
+    """What a queue is owed of a resource, in place of its min."""
+    return say(
+        "{queue} {owed} in place of {least} {resource}",
+        queue=queue,
+        owed=format_quantity(owed, resource),
+        least=format_quantity(least, resource),
+        resource=resource,
+    )
 
 
 def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 from kit import facts
 from kit.advised import asked
-from kit.flavored import KEY, Types, flavor, leaf
+from kit.flavored import KEY, Types, flavor, leaf, node
 from muster.core.cell.seats import Seat
 from muster.core.queueing import queuefolds
 from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
+from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
+from muster.events.decisions import GangAdmitted, GangDeferred, PlacesFound, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
 from muster.model.elastic import Elastic, ScaledGroup
@@ -210,9 +213,12 @@ def typed_nodes(scene: Types, **gpus: int) -> None:
     """A node of each type, with so many GPUs; placement is on."""
     scene.lines("placement pack")
     for name, count in gpus.items():
-        ref = Ref("Node", "", f"node-{name}", f"uid-node-{name}")
-        has = {"cpu": 64000, "pods": 110000, GPU: count * 1000}
-        scene.do(NodeObserved(node=NodeState(ref=ref, rv=facts.next_rv(), allocatable=has, labels={KEY: name})))
+        scene.do(typed_node(name, count))
+
+
+def typed_node(name: str, count: int) -> NodeObserved:
+    ref, has = Ref("Node", "", f"node-{name}", f"uid-node-{name}"), {"cpu": 64000, "pods": 110000, GPU: count * 1000}
+    return NodeObserved(node=NodeState(ref=ref, rv=facts.next_rv(), allocatable=has, labels={KEY: name}))
 
 
 def test_gangs_are_placed_on_the_nodes_of_their_flavors() -> None:
@@ -390,3 +396,39 @@ def test_an_answer_that_comes_after_the_release_notes_no_flavor() -> None:
     late = GangDeferred(cause=Cause(1, 0), ref=one.ref, attempt=1, queue="root/a", shortage=short, without=without)
     queuefolds.deferred(queues, Position(3, 0, 3), late)
     assert not queues.passed
+
+
+def test_a_job_with_two_flavors_takes_the_room_of_one_in_a_round() -> None:
+    """Nodes of both types come while a borrower has quota: two owed jobs are tried, each on one type."""
+    scene = Types()
+    scene.flavors({"h100": 6, "a100": 2}, leaf("a", {"h100": 2, "a100": 2}), leaf("b", {}))
+    scene.lines("placement pack")
+    scene.asks("a/either", ("main", 1, 2), order="h100,a100")
+    scene.asks("a/later", ("main", 1, 2), order="a100")
+    scene.bench.paused = frozenset({"gang_admitter"})
+    scene.asks("b/borrows", ("main", 1, 2), order="h100")
+    scene.bench.facts(*(typed_node(name, 2) for name in ("h100", "a100")))
+    scene.settle()
+    scene.take("gang_admitter")
+    tried = [event.ref.key for event in scene.bench.happened(PlacesFound)]
+    assert sorted(tried) == ["a/either", "a/later"]
+    scene.bench.paused = frozenset()
+    scene.settle()
+    assert (placed(scene, "a/either"), placed(scene, "a/later")) == ({"node-h100"}, {"node-a100"})
+    scene.bench.sound()
+
+
+def test_a_root_without_a_limit_of_a_flavor_lends_without_an_end() -> None:
+    """c is guaranteed six of any type: with no limit of H100 at the root, others need not have borrowed H100."""
+    scene = Types()
+    tree = node("root", {"gpu": 8}, {"gpu": 8}, children=(leaf("b", {}), leaf("c", {"gpu": 6})))
+    scene.do(facts.tree(tree, rules={"flavors": json.dumps([flavor("h100"), flavor("a100")])}))
+    scene.bench.synced()
+    ledger = scene.bench.states["quota_accountant"].ledger
+    assert ledger.lent("root/c", f"{GPU}@h100") == UNBOUNDED
+    scene.asks("b/a", 8, order="a100")
+    scene.runs("b/a")
+    scene.asks("c/owed", 4, order="h100,a100")
+    queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "c/owed"]
+    assert [event.flavors["set0"] for event in queued] == [("h100",)], "the total is short, and no H100 is"
+    scene.bench.sound()

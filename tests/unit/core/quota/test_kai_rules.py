@@ -8,6 +8,7 @@ from muster.core.quota.candidates import Run, Search, basis, search
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.core.quota.evictionrules import Between
 from muster.core.quota.ledger.quotaledger import Ledger
+from muster.core.quota.trees.capacity import SeenNode
 from muster.core.quota.trees.forest import Forest
 from muster.core.victimsearch.search import lower
 from muster.events.base import Cause
@@ -22,7 +23,8 @@ EQUAL = (0, -1, 1)
 
 def ledger(*queues: KaiQueueObserved, gpus: int = 8, cpus: int = 10) -> Ledger:
     forest, node = Forest(), Ref("Node", "", "n", "n")
-    forest.node(node.uid, {"cpu": cpus * 1000, "memory": 10**12, GPU: gpus * 1000}, Cause(1, 0))
+    has = {"cpu": cpus * 1000, "memory": 10**12, GPU: gpus * 1000}
+    forest.node(node.uid, SeenNode("n", has), Cause(1, 0))
     for each in queues:
         forest.kai.observed(each, Cause(1, 0))
     assert forest.kai.tree is not None

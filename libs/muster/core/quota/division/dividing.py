@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.quota import COUNTED, DEFAULT_QUEUE_PRIORITY, QuotaNode
-from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes
+from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes, in_proportion
 
 # --- by weight --------------------------------------------------------------------------------------------------------
 
@@ -51,12 +51,12 @@ def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
     ordered = sorted(siblings, key=lambda sibling: sibling.name)
     shares = {sibling.name: _first_share(sibling, sibling.least) for sibling in ordered}
     if sum(shares.values()) > total:
-        leasts = _by_weight(total, {sibling.name: sibling.least for sibling in ordered})
+        leasts = in_proportion(total, {sibling.name: sibling.least for sibling in ordered})
         shares = {sibling.name: _first_share(sibling, leasts[sibling.name]) for sibling in ordered}
     short = [sibling for sibling in ordered if sibling.request > shares[sibling.name] and sibling.weight > 0]
     left = total - sum(shares.values())
     while left > 0 and short:
-        for name, more in _by_weight(left, {sibling.name: sibling.weight for sibling in short}).items():
+        for name, more in in_proportion(left, {sibling.name: sibling.weight for sibling in short}).items():
             shares[name] += more
         left = 0
         for sibling in short:
@@ -70,17 +70,6 @@ def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
 
 def _first_share(sibling: Sibling, least: int) -> int:
     return min(least, max(sibling.request, sibling.keeps))
-
-
-def _by_weight(amount: int, weights: dict[str, int]) -> dict[str, int]:
-    """The amount in whole units by weight: the largest remainders get one unit more, ties by name."""
-    whole = sum(weights.values())
-    shares = {name: amount * weight // whole for name, weight in weights.items()}
-    rest = amount - sum(shares.values())
-    by_remainder = sorted(weights, key=lambda name: (-(amount * weights[name] % whole), name))
-    for name in by_remainder[:rest]:
-        shares[name] += 1
-    return shares
 
 
 # --- by fair shares, between siblings ---------------------------------------------------------------------------------

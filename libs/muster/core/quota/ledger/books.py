@@ -115,7 +115,7 @@ def lacking(claim: Claim, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vec
 
 def below_guarantee(node: QuotaNode, used: Mapping[str, int]) -> bool:
     """Whether a node uses less than its guarantee of any resource."""
-    return any(used.get(name, 0) < least for name, least in node.guaranteed.items())
+    return any(used.get(name, 0) < least for name, least in node.owes.items())
 
 
 def kept_at(node: QuotaNode, kept: Mapping[str, Vector], used: Mapping[str, Vector]) -> Vector:

@@ -241,7 +241,7 @@ class Ledger(Books):
         """The resources in ``names`` in which the demand would take a node above its guarantee. What a guarantee has
         beside its amounts by flavor covers any flavor.
         """
-        least = self.nodes[path].guaranteed
+        least = self.nodes[path].owes
         used = [part for part in (self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]) if part]
         above = [
             name
@@ -254,13 +254,14 @@ class Ledger(Books):
         return above
 
     def _of_any_flavor(self, path: str, name: str, used: Mapping[str, int]) -> bool:
-        return self.nodes[path].of_any_flavor(total_of(name), used) >= 0
+        node = self.nodes[path]
+        return node.of_any_flavor(total_of(name), used, node.owes) >= 0
 
     def by_flavor(self, queue: str, demand: Demand) -> bool:
         """Whether amounts by flavor cover a demand at a node of its path."""
         return any(
             all(
-                self.used.get(path, _NOTHING).get(name, 0) + amount <= self.nodes[path].guaranteed.get(name, 0)
+                self.used.get(path, _NOTHING).get(name, 0) + amount <= self.nodes[path].owes.get(name, 0)
                 for name, amount in demand.request.items()
                 if "@" in name
             )
@@ -269,8 +270,13 @@ class Ledger(Books):
         )
 
     def lent(self, queue: str, name: str) -> int:
-        """What other leaves use of a resource by flavor beyond all of their guarantees, and what the root has free."""
-        lent = max(self.headroom(root_of(queue), name) or 0, 0)
+        """What other leaves use of a resource by flavor beyond all of their guarantees, and what the root has free;
+        UNBOUNDED where the root has no limit.
+        """
+        free = self.headroom(root_of(queue), name)
+        if free is None:
+            return UNBOUNDED
+        lent = max(free, 0)
         for path, used in self.used.items():
             node = self.nodes.get(path)
             if node is not None and not node.children and path != queue and root_of(path) == root_of(queue):
@@ -341,7 +347,7 @@ class Owing:
             owed = self._sums[path] = Vector()
             for leaf in _leaves(self._ledger, path):
                 used, waiting = self._ledger.used.get(leaf, {}), self._ledger.waiting.get(leaf, {})
-                for name, least in self._ledger.nodes[leaf].guaranteed.items():
+                for name, least in self._ledger.nodes[leaf].owes.items():
                     amount = min(least, used.get(name, 0) + waiting.get(name, 0))
                     owed[name] = owed.get(name, 0) + amount
         return self._sums[path]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct, field
 
 from muster.core.placement.devices import memory_of
+from muster.core.quota.trees.capacity import SeenNode
 from muster.core.quota.trees.kaisource import KaiSource
 from muster.core.quota.trees.treesource import TreeSource
 from muster.core.stage import Arm
@@ -63,10 +64,8 @@ class Forest(Struct):
 
     kai: KaiSource = field(default_factory=KaiSource)
     elastic: TreeSource = field(default_factory=TreeSource)
-    nodes: dict[str, Vector] = field(default_factory=dict)
-    """uid of a ready node -> its capacity"""
-    lost: dict[str, Vector] = field(default_factory=dict)
-    """uid of a node that is not ready -> its capacity"""
+    nodes: dict[str, SeenNode] = field(default_factory=dict)
+    """uid -> node"""
     memories: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Name of a node -> (MiB of a GPU of the node, its product)."""
     gpus: Gpus = NO_GPUS
@@ -77,12 +76,14 @@ class Forest(Struct):
     judged: dict[str, int] = field(default_factory=dict)
     """uid of a tree's object -> the last decided version"""
 
-    def node(self, uid: str, gives: Vector, cause: Cause, *, ready: bool = True) -> None:
-        """A node has this capacity; empty when gone."""
-        before = self.nodes.pop(uid, None), self.lost.pop(uid, None)
-        if gives:
-            (self.nodes if ready else self.lost)[uid] = dict(gives)
-        if before != (self.nodes.get(uid), self.lost.get(uid)):
+    def node(self, uid: str, node: SeenNode | None, cause: Cause) -> None:
+        """A node is in this state; None when gone."""
+        before = self.nodes.pop(uid, None)
+        if node is not None:
+            self.nodes[uid] = node
+        if before != node:
+            self.elastic.node(before, node, cause)
+        if _of_shares(before) != _of_shares(node):
             self._give(cause)
 
     def sized(self, name: str, memory: int, product: str, cause: Cause) -> None:
@@ -112,10 +113,11 @@ class Forest(Struct):
 
     def _give(self, cause: Cause) -> None:
         ready, total = Vector(), Vector()
-        for gives in self.nodes.values():
-            add_into(ready, gives)
-        for gives in (*self.nodes.values(), *(self.lost.values() if self.places else ())):
-            add_into(total, gives)
+        for node in self.nodes.values():
+            if node.ready:
+                add_into(ready, node.gives)
+            if node.ready or self.places:
+                add_into(total, node.gives)
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
             source.nodes_give(total, ready, self.gpus, cause)
@@ -140,8 +142,14 @@ class Forest(Struct):
         """
         for name in SOURCES:
             source: QuotaSource = getattr(self, name)
-            if not any(shard in unsynced for shard in source.SHARDS):
+            follows = ("nodes",) if name == "elastic" and self.elastic.capacity else ()
+            if not any(shard in unsynced for shard in (*source.SHARDS, *follows)):
                 yield from source.decisions_due(trees, self.judged)
+
+
+def _of_shares(node: SeenNode | None) -> tuple[Vector, bool] | None:
+    """What the fair shares depend on."""
+    return (node.gives, node.ready) if node is not None else None
 
 
 SOURCES: Mapping[str, type[QuotaSource]] = {"kai": KaiSource, "elastic": TreeSource}
@@ -159,6 +167,8 @@ def arms() -> dict[type[Event], Arm]:
 def _observed(name: str) -> Arm:
     def arm(state: Any, at: Position, event: Any) -> None:
         getattr(state.forest, name).observed(event, Cause(at.seq, at.item))
+        if name == "elastic":
+            state.forest.elastic.follow(event.ref.uid, state.forest.nodes.values())
 
     return arm
 
@@ -179,12 +189,13 @@ def _node_observed(state: Any, at: Position, event: NodeObserved) -> None:
     state.forest.unready.pop(node.ref.name, None)
     if not node.ready:
         state.forest.unready[node.ref.name] = None
-    state.forest.node(node.ref.uid, node.allocatable, cause, ready=node.ready)
+    seen = SeenNode(node.ref.name, node.allocatable, node.ready, node.schedulable, node.labels)
+    state.forest.node(node.ref.uid, seen, cause)
     if memory := memory_of(node.labels):  # A device plugin that starts again withdraws the label for a moment.
         state.forest.sized(node.ref.name, memory, node.labels.get(GPU_PRODUCT, ""), cause)
 
 
 def _node_gone(state: Any, at: Position, event: NodeGone) -> None:
     state.forest.unready.pop(event.ref.name, None)
-    state.forest.node(event.ref.uid, {}, Cause(at.seq, at.item))
+    state.forest.node(event.ref.uid, None, Cause(at.seq, at.item))
     state.forest.sized(event.ref.name, 0, "", Cause(at.seq, at.item))

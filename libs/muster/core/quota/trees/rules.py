@@ -222,6 +222,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "runtime": ("runtime", _choice("weight", "max", usual="max")),
     "order": ("order", _choice(*ORDERS)),
     "least-attained": ("least_attained_ms", _levels),
+    "capacity": ("capacity", _choice("written", "nodes", usual="written")),
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _choice("none", "ours", "all", usual="ours")),
 }

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
 from msgspec import Struct, field, structs
 
 from muster.core.objects.meta import FLAVORS, PREFIX, not_decoded
+from muster.core.quota.trees.capacity import NodesGive, SeenNode, following, follows
 from muster.core.quota.trees.rules import RuleError, read_flavors, read_rules, reapplied, yes_or_no
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
@@ -70,7 +71,7 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem
     rules, wrong = read_rules(observed.rules)
     named = [error.values.get("key") for error in wrong]
     flavors = read_flavors(observed.rules.get("flavors", "")) if f"{PREFIX}/flavors" not in named else ()
-    reader = _TreeReader(weighted=rules.runtime == "weight", flavors=flavors)
+    reader = _TreeReader(weighted=rules.runtime == "weight", flavors=flavors, follows=rules.capacity == "nodes")
     reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
@@ -107,8 +108,10 @@ def as_written(tree: QuotaTree) -> TreeNodeSpec:
 
 
 class _TreeReader:
-    def __init__(self, *, weighted: bool, flavors: tuple[Flavor, ...] = ()) -> None:
+    def __init__(self, *, weighted: bool, flavors: tuple[Flavor, ...] = (), follows: bool = False) -> None:
         self.weighted = weighted
+        self.follows = follows
+        """Whether the amounts of the root are those of the nodes."""
         self.flavors = tuple(flavor.name for flavor in flavors)
         self.parts = {of_flavor(name, flavor.name): name for flavor in flavors for name in flavor.resources}
         """{resource of a flavor: its total}"""
@@ -132,7 +135,8 @@ class _TreeReader:
             self.violations.append([])
         guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place))
         limit = self._amounts(path, "max", spec.max, place)
-        limit = self._with_totals(limit) if path == ROOT else limit
+        if path == ROOT:
+            guaranteed, limit = self._of_root(spec, guaranteed, limit)
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
                 over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
@@ -163,7 +167,8 @@ class _TreeReader:
                 self.broken(problem(shorten(child_path, 300), "path_too_long", most=MAX_PATH), place)
                 continue
             add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts, above=above))
-        for name in sorted(total):
+        written = total.keys() & COUNTED if path == ROOT and self.follows else total.keys()
+        for name in sorted(written):
             if total[name] > guaranteed.get(name, 0):
                 own = guaranteed.get(name, 0)
                 over = problem(path, "children_over_parent", resource=name, total=total[name], own=own)
@@ -199,6 +204,21 @@ class _TreeReader:
             if self.parts[name] not in amounts:
                 add_into(sums, {self.parts[name]: amounts[name]})
         return dict(sorted((amounts | sums).items())) if sums else amounts
+
+    def _of_root(self, spec: TreeNodeSpec, guaranteed: Vector, limit: Vector) -> tuple[Vector, Vector]:
+        """(min, max) of the root. Where the root follows the nodes: none as yet of each resource that any node of the
+        tree names, and by flavor; the counted resources as written.
+        """
+        if not self.follows:
+            return guaranteed, self._with_totals(limit)
+        names, below = {*self.parts, *self.parts.values()}, [spec]
+        while below:
+            node = below.pop()
+            names.update(*(self._amounts(ROOT, "min", texts, 0) for texts in (node.min, node.max)))
+            below += node.children
+        named = dict.fromkeys(sorted(names - COUNTED), 0)
+        least, most = ({name: part[name] for name in part if name in COUNTED} for part in (guaranteed, limit))
+        return named | least, named | most
 
     def _flavors(self, path: str, attributes: dict[str, str], place: int, above: tuple[str, ...]) -> tuple[str, ...]:
         """The flavors that the work of the node may use, in order: its own list, or else its parent's."""
@@ -342,14 +362,35 @@ class TreeSource(Struct):
     """Uids of trees whose newest judged version breaks a rule."""
     gpus: Gpus = NO_GPUS
     resized: Cause = Cause(0, 0)
-    """The newest fact that changed ``gpus``."""
+    """The newest fact that changed ``gpus`` or ``capacity``."""
+    capacity: dict[str, NodesGive] = field(default_factory=dict)
+    """uid of a tree whose root follows the nodes -> their amounts"""
 
     def observed(self, event: QuotaTreeObserved, cause: Cause) -> None:
         """A tree exists in this state."""
         self.trees[event.ref.uid], self.causes[event.ref.uid] = event, cause
 
+    def follow(self, uid: str, nodes: Iterable[SeenNode]) -> None:
+        """Count the nodes for a tree whose root follows the nodes."""
+        self.capacity.pop(uid, None)
+        rules = self.trees[uid].rules
+        if rules.get("capacity") == "nodes":
+            gives = self.capacity[uid] = NodesGive()
+            for node in nodes:
+                gives.add(_flavors_of(rules), node)
+
+    def node(self, before: SeenNode | None, after: SeenNode | None, cause: Cause) -> None:
+        """A node has changed; None: it does not exist."""
+        for uid, gives in self.capacity.items():
+            flavors, self.resized = _flavors_of(self.trees[uid].rules), cause
+            if before is not None:
+                gives.add(flavors, before, -1)
+            if after is not None:
+                gives.add(flavors, after)
+
     def gone(self, uid: str, cause: Cause) -> None:
         self.trees.pop(uid, None)
+        self.capacity.pop(uid, None)
         self.refused.pop(uid, None)
         self.causes[uid] = self.deleted = cause
 
@@ -380,7 +421,7 @@ class TreeSource(Struct):
         for observed in sorted(self.trees.values(), key=lambda tree: (tree.created, tree.ref.name, tree.ref.uid)):
             uid, cause = observed.ref.uid, self.causes[observed.ref.uid]
             if judged.get(uid) == observed.rv:
-                if owner == uid and force is not None and uid not in self.refused and force.gpus != self.gpus:
+                if owner == uid and force is not None and uid not in self.refused and self._is_resized(force):
                     yield QuotaTreeAccepted(cause=self.resized, tree=self._sized(force), rv=observed.rv)
                 continue
             if owner is not None and owner != uid:
@@ -395,5 +436,20 @@ class TreeSource(Struct):
                 owner = uid
                 yield QuotaTreeAccepted(cause=cause, tree=self._sized(tree), rv=observed.rv)
 
+    def _is_resized(self, tree: QuotaTree) -> bool:
+        """Whether the nodes have other GPUs, or other amounts, than a tree in force says."""
+        gives = self.capacity.get(tree.ref.uid)
+        return tree.gpus != self.gpus or (gives is not None and not follows(tree, gives))
+
     def _sized(self, tree: QuotaTree) -> QuotaTree:
-        return structs.replace(tree, gpu_memory=self.gpus.largest, gpu_products=self.gpus.products)
+        sized = structs.replace(tree, gpu_memory=self.gpus.largest, gpu_products=self.gpus.products)
+        gives = self.capacity.get(tree.ref.uid)
+        return sized if gives is None else following(sized, gives)
+
+
+def _flavors_of(rules: Mapping[str, str]) -> tuple[Flavor, ...]:
+    """The flavors of a tree; none where the annotation is unreadable: such a tree is refused."""
+    try:
+        return read_flavors(rules.get("flavors", ""))
+    except RuleError:
+        return ()
