@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from kit import facts
 from kit.advised import asked
-from kit.flavored import KEY, Types, flavor, leaf
+from kit.flavored import KEY, Types, flavor, leaf, node
 from muster.core.cell.seats import Seat
 from muster.core.queueing import queuefolds
 from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
+from muster.core.quota.trees.treesource import read_tree
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
@@ -126,6 +129,16 @@ def test_a_list_leaves_the_other_groups_of_resources_as_they_are() -> None:
     scene.asks("b/one", {"gpu": 1, "cpu": 1}, order="a100")
     assert scene.on_each("a", "one") + scene.on_each("b", "one") == ["a100+x86", "a100+arm"]
     scene.bench.sound()
+
+
+def test_a_total_below_its_amounts_by_flavor_overbooks_no_parent() -> None:
+    flavors = json.dumps([flavor("h100"), flavor("a100")])
+    a, b, c = leaf("a", {"gpu": 2, "h100": 4}), leaf("b", {"a100": 8}), leaf("c", {"gpu": 2})
+    root = node("root", FOUR, FOUR, children=(a, b, c))
+    _, broken = read_tree(facts.tree(root, rules={"flavors": flavors}))
+    assert [(one.code, one.values["total"]) for one in broken] == [("children_over_parent", 14_000)], "4, 8 and 2 of 12"
+    tree, broken = read_tree(facts.tree(node("root", FOUR, FOUR, children=(a, b)), rules={"flavors": flavors}))
+    assert not broken and tree.nodes[1].guaranteed["nvidia.com/gpu"] == 4_000
 
 
 def test_what_is_guaranteed_of_a_flavor_is_taken_back_in_that_flavor() -> None:

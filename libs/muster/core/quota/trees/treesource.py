@@ -130,7 +130,7 @@ class _TreeReader:
         place = len(self.nodes)
         if place:
             self.violations.append([])
-        guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place))
+        guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place), least=path != ROOT)
         limit = self._amounts(path, "max", spec.max, place)
         limit = self._with_totals(limit) if path == ROOT else limit
         above = self._flavors(path, spec.attributes, place, above)
@@ -196,12 +196,14 @@ class _TreeReader:
                 self.broken(problem(path, "bad_amount", err.problem, which=which, resource=name), place)
         return amounts
 
-    def _with_totals(self, amounts: Vector) -> Vector:
-        """The amounts, with the sum over the flavors of each resource that has amounts by flavor and no total."""
+    def _with_totals(self, amounts: Vector, *, least: bool = False) -> Vector:
+        """The amounts, with the sum over the flavors of each resource that has amounts by flavor and no total.
+        ``least``: or a total below the sum, which the amounts by flavor would overbook.
+        """
         sums: Vector = {}
         for name in amounts.keys() & self.parts.keys():
-            if self.parts[name] not in amounts:
-                add_into(sums, {self.parts[name]: amounts[name]})
+            add_into(sums, {self.parts[name]: amounts[name]})
+        sums = {name: whole for name, whole in sums.items() if name not in amounts or (least and whole > amounts[name])}
         return dict(sorted((amounts | sums).items())) if sums else amounts
 
     def _flavors(self, path: str, attributes: dict[str, str], place: int, above: tuple[str, ...]) -> tuple[str, ...]:
