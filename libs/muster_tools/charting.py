@@ -77,7 +77,11 @@ KEYS = (
 GUARDED = "Install the policies of deploy/policies too. They bind namespaces with the label muster.dev/managed=true"
 VALUES: dict[str, tuple[object, str, Object]] = {
     GUARD: (False, GUARDED, {"type": "boolean"}),
-    "replicas": (2, "Pods of each process but the keeper, which has one; the small form has one of each", {"type": "integer", "minimum": 1}),
+    "replicas": (
+        2,
+        "Pods of each process but the keeper, which has one; the small form has one of each",
+        {"type": "integer", "minimum": 1},
+    ),
     "resources": ({}, "Requests and limits of each container of Muster, over the shipped ones", {"type": "object"}),
     "natsResources": ({}, "Requests and limits of each server of NATS, over the shipped ones", {"type": "object"}),
     "imagePullPolicy": ("", "Empty: what Kubernetes chooses", {"enum": ["", "Always", "IfNotPresent", "Never"]}),
