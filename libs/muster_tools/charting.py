@@ -77,7 +77,11 @@ KEYS = (
 GUARDED = "Install the policies of deploy/policies too. They bind namespaces with the label muster.dev/managed=true"
 VALUES: dict[str, tuple[object, str, Object]] = {
     GUARD: (False, GUARDED, {"type": "boolean"}),
-    "replicas": (2, "Pods of each process but the keeper, which has one", {"type": "integer", "minimum": 1}),
+    "replicas": (
+        2,
+        "Pods of each process but the keeper, which has one; the small form has one of each",
+        {"type": "integer", "minimum": 1},
+    ),
     "resources": ({}, "Requests and limits of each container of Muster, over the shipped ones", {"type": "object"}),
     "natsResources": ({}, "Requests and limits of each server of NATS, over the shipped ones", {"type": "object"}),
     "imagePullPolicy": ("", "Empty: what Kubernetes chooses", {"enum": ["", "Always", "IfNotPresent", "Never"]}),
@@ -326,15 +330,16 @@ OF_NATS{{- end }}
     .replace("MODES", json.dumps(MODES))
 )
 
-NOTES = """Muster is installed in namespace {{ .Release.Namespace }}, form {{ .Values.form }}, mode {{ .Values.mode }}.
+NOTES = """{{- $placement := .Values.settings.placement | default (get (fromJson `MODES`) .Values.mode) -}}
+Muster is installed in namespace {{ .Release.Namespace }}, form {{ .Values.form }}, placement {{ $placement }}.
 
-{{ if eq .Values.mode "queue" -}}
+{{ if eq $placement "off" -}}
 Quota alone decides; kube-scheduler places each pod by itself. For gangs of jobs, packing and GPU shares:
 --set mode=place (or native, with Kubernetes 1.36).
-{{- else if eq .Values.mode "place" -}}
-Muster places the pods of every job it admits.
-{{- else -}}
+{{- else if eq $placement "native" -}}
 kube-scheduler places whole gangs: `muster doctor` tells whether this API server can.
+{{- else -}}
+Muster places the pods of every job it admits.
 {{- end }}
 
 {{- $layout := "" }}
@@ -344,6 +349,9 @@ kube-scheduler places whole gangs: `muster doctor` tells whether this API server
 
 1. Keys and certificate, if you have none yet:
      muster nats keys --namespace {{ .Release.Namespace }}{{ $layout }} | kubectl apply -f -
+   {{- with .Values.existingSecret }}
+   The pods read the seeds from Secret {{ . }} alone: a key for each user, with these seeds.
+   {{- end }}
    Secret {{ .Values.tlsSecret }} has the certificate of NATS: docs/howto/install.md, section 2.
 2. {{ if .Values.guard -}}
    The policies bind namespaces with the label muster.dev/managed=true.
@@ -355,7 +363,7 @@ kube-scheduler places whole gangs: `muster doctor` tells whether this API server
      kubectl label namespace NAMESPACE muster.dev/managed=true
 3. What is missing:
      muster doctor
-"""
+""".replace("MODES", json.dumps(MODES))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from kit.chart import CHART, FORMS, Object, by_name, helm, rendered, shipped, template, values
+from kit.chart import CHART, FORMS, KUBERNETES, Object, by_name, helm, rendered, shipped, template, values
 from kit.compose import REPOSITORY
 from kit.deployed import every, shipped_policies
 from muster.runtime.config import Config, load
@@ -206,6 +206,27 @@ def test_a_mode_says_who_places(mode: str) -> None:
         for c in pod["spec"]["containers"]
     }
     assert got == {MODES[mode]}
+
+
+def test_the_notes_tell_what_was_installed(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    shutil.move(chart / "templates" / "NOTES.txt", chart / "notes")
+    (chart / "templates" / "notes.yaml").write_text('{"notes": {{ tpl (.Files.Get "notes") . | toJson }}}')
+
+    def notes(*chosen: str) -> str:
+        where = ["--namespace", "other", "--kube-version", KUBERNETES, "--show-only", "templates/notes.yaml"]
+        done = helm("template", "muster", str(chart), *where, *(part for one in chosen for part in ("--set", one)))
+        assert done.returncode == 0, done.stderr
+        told: str = every(done.stdout)[0]["notes"]
+        return told
+
+    assert "placement off.\n\nQuota alone decides" in notes() and "muster nats keys --namespace other |" in notes()
+    assert "placement pack.\n\nMuster places" in notes("mode=place")
+    assert "placement pack.\n\nMuster places" in notes("settings.placement=pack"), "the setting is before the mode"
+    assert "placement off.\n\nQuota alone" in notes("mode=place", "settings.placement=off")
+    assert "placement native.\n\nkube-scheduler places" in notes("mode=native")
+    small = notes("form=small", "existingSecret=mine", "guard=true")
+    assert "--layout all" in small and "from Secret mine alone" in small and "The policies bind" in small
 
 
 def test_the_guard_is_the_policies() -> None:

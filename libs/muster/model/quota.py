@@ -79,6 +79,11 @@ def of_flavor(resource: str, flavor: str) -> str:
     return f"{resource}@{flavor}"
 
 
+def flavor_of(name: str) -> str:
+    """The flavor in the name of an amount by flavor."""
+    return name.rpartition("@")[2]
+
+
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """A node of an accepted tree.
 

@@ -98,6 +98,8 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its spec cannot be changed, only its annotations."""
     sealed: bool = False
     """Nothing of it can be changed any more."""
+    elsewhere: bool = False
+    """Another scheduler places the pods: only the nodes of their flavors are written."""
     group: str = ""
     """The PodGroup of Kubernetes itself that it names."""
     noted: bool = False

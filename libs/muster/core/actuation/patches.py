@@ -95,7 +95,7 @@ def groups(order: Outstanding, known: Known) -> bool:
 
     Pods of a started Job name the PodGroup for good; each attempt gets a new PodGroup under the same name.
     """
-    own, templates = group_name(order.ref), known.switch.templates
+    own, templates = group_name(order.ref), [one for one in known.switch.templates if not one.elsewhere]
     ours = any(template.marked or template.named for template in templates)
     return bool(templates) and not ours and all(template.group in ("", own) for template in templates)
 
@@ -408,7 +408,7 @@ def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
     The values stay after a suspension: the next admission places the job from the same templates.
     """
     ops: list[Op] = []
-    for template in _open(switch):
+    for template in _steerable(switch):
         if not (template.named or template.fixed):
             spec = "" if template.flat else "/spec"
             ops.append({"op": "add", "path": f"{template.at}{spec}/schedulerName", "value": SCHEDULER})
@@ -424,7 +424,7 @@ def grouped(switch: Switch, group: str) -> list[Op]:
     the field of a pod from the annotation.
     """
     ops: list[Op] = []
-    for template in _open(switch):
+    for template in _steerable(switch):
         if not (template.flat or template.fixed):
             path = f"{template.at}/spec/schedulingGroup"
             ops.append({"op": "add", "path": path, "value": {"podGroupName": group}})
@@ -435,7 +435,7 @@ def grouped(switch: Switch, group: str) -> list[Op]:
 def ungrouped(switch: Switch, group: str) -> list[Op]:
     """Operations that remove the values of ``grouped``, for an attempt with another scheduler."""
     ops: list[Op] = []
-    for template in _open(switch):
+    for template in _steerable(switch):
         if template.group == group:
             ops.append({"op": "remove", "path": f"{template.at}/spec/schedulingGroup"})
         if template.noted:
@@ -484,6 +484,11 @@ def _added(switch: Switch, nodes: Mapping[str, FlavorNodes]) -> str:
 def _open(switch: Switch) -> Iterator[Template]:
     """The mutable pod templates."""
     return (template for template in switch.templates if not template.sealed)
+
+
+def _steerable(switch: Switch) -> Iterator[Template]:
+    """The mutable templates of pods that no other scheduler places."""
+    return (template for template in _open(switch) if not template.elsewhere)
 
 
 def _noted(template: Template, marks: dict[str, str]) -> list[Op]:

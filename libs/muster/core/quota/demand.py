@@ -341,13 +341,15 @@ def alternatives(tree: QuotaTree | None, queue: str, workload: Workload) -> tupl
     """The flavors that the pod sets of a workload may use, the best alternative first; one without any flavor where
     the tree has no flavors.
 
-    The last pod set takes its next flavor first. A pod set that no flavor suits runs on nodes of no flavor, and counts
-    in the total alone.
+    The last pod set takes its next flavor first. A pod set that only flavors outside the lists suit runs there if at
+    all, and is charged so: no list of a job changes what its pods select, and the max of the queue decides. A pod set
+    that no flavor suits runs on nodes of no flavor, and counts in the total alone.
     """
     if tree is None or not tree.flavors:
         return _ONE_ALTERNATIVE
     order = flavor_order(tree, queue, workload)
-    mine = ((pods.name, _options(tree, order, pods.request, pods.rules)) for pods in workload.pod_sets)
+    wishes = order, _allowed(tree, queue)
+    mine = ((pods.name, _options(tree, wishes, pods.request, pods.rules)) for pods in workload.pod_sets)
     choices = [(name, options) for name, options in mine if options]
     products = islice(product(*(options for _, options in choices)), MOST_ALTERNATIVES)
     names = [name for name, _ in choices]
@@ -406,14 +408,17 @@ def _allowed(tree: QuotaTree, queue: str) -> tuple[str, ...]:
 
 
 def _options(
-    tree: QuotaTree, order: Sequence[str], request: Mapping[str, int], rules: PodRules
+    tree: QuotaTree, wishes: Sequence[Sequence[str]], request: Mapping[str, int], rules: PodRules
 ) -> tuple[tuple[str, ...], ...]:
-    """The flavors that pods may use, one of each group of resources that the pods ask for; the best first."""
+    """The flavors that pods may use, one of each group of resources that the pods ask for; the best first. Of each
+    group, those of the first of the ``wishes`` that names any.
+    """
     groups = []
     for resources, group in tree.flavor_groups.items():
         if any(request.get(name) for name in resources):
-            fitting = [name for name in order if name in group and suits(group[name], group.values(), rules)]
-            groups += [fitting] if fitting else []
+            able = [name for name in group if suits(group[name], group.values(), rules)]
+            listed = ([name for name in wish if name in able] for wish in wishes)
+            groups += [next(filter(None, listed), able)] if able else []
     return tuple(product(*groups)) if groups else ()
 
 

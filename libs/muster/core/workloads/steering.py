@@ -38,7 +38,7 @@ class Steering:
         """``added``: {pod set: what Muster added to its template}."""
         self.added = added or {}
         self._found: list[Template] = []
-        self._left = False
+        self._left = self._elsewhere = False
 
     def as_authored(self, name: str, template: PodTemplate) -> PodTemplate:
         """The template of a pod set without what Muster added for the nodes of a flavor."""
@@ -73,7 +73,7 @@ class Steering:
         }
 
     def leave(self) -> None:
-        """Another scheduler places the pods of this workload."""
+        """The templates of this workload cannot be written."""
         self._left = True
 
     def add(
@@ -105,13 +105,16 @@ class Steering:
 
     def describe(self, template: Template, scheduler: str) -> None:
         """Add a template of pods with this scheduler name."""
-        if scheduler not in UNCHOSEN and scheduler not in OURS:
-            self.leave()
+        self._elsewhere |= scheduler not in UNCHOSEN and scheduler not in OURS
         self._found.append(template)
 
     def templates(self, meta: Meta) -> tuple[Template, ...]:
-        """The templates to change at a resume; empty where another scheduler is named."""
-        return () if self._left or _elsewhere(meta.labels) or _elsewhere(meta.annotations) else tuple(self._found)
+        """The templates to change at a resume; ``elsewhere`` where another scheduler is named."""
+        if self._left:
+            return ()
+        if self._elsewhere or _elsewhere(meta.labels) or _elsewhere(meta.annotations):
+            return tuple(replace(template, elsewhere=True) for template in self._found)
+        return tuple(self._found)
 
 
 def added_to(meta: Meta) -> dict[str, FlavorNodes]:

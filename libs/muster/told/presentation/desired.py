@@ -444,7 +444,7 @@ def settings_left_out(state: ReadState, uid: str) -> list[str]:
 
 def _sharing_unplaced(workload: Workload) -> list[str]:
     """The pod sets that ask for a share of a GPU and name no scheduler that gives one."""
-    unnamed = {template.pods for template in workload.switch.templates if not template.named}
+    unnamed = {template.pods for template in workload.switch.templates if not (template.named or template.elsewhere)}
     sharing = [pods.name for pods in workload.pod_sets if pods.rules.share or pods.rules.gpu_memory]
     return [name for name in sharing if name.lower()[:MAX_NAME] in unnamed]
 

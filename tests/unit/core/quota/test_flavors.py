@@ -13,6 +13,7 @@ from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
 from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
+from muster.core.quota.trees.treesource import read_tree
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, GangDeferred, PlacesFound, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
@@ -101,6 +102,44 @@ def test_the_list_of_a_job_and_of_its_queue_is_the_order() -> None:
     scene.asks("a/two", 1, order="h100")
     scene.asks("b/three", 1, order="h100, nothing")
     assert [scene.on(name) for name in ("a/one", "a/two", "b/three")] == ["a100", "h100", "a100"]
+
+
+def test_pods_that_only_a_type_outside_the_lists_suits_are_charged_with_that_type() -> None:
+    on_a100 = PodRules(node_labels={KEY: "a100"})
+    scene = Types()
+    scene.flavors(FOUR, leaf("a", {"h100": 2}, order="h100"), leaf("b", {}, {"a100": 2}))
+    scene.asks("a/past", 2, rules=on_a100)
+    assert not scene.on("a/past"), "the list of the queue has no A100"
+    assert "Exceeds quota(nvidia.com/gpu@a100) in quota root/a: request 2, max 0." in told(scene, "a/past")
+    scene.asks("a/workers", ("head", 1, 1), 2, rules=on_a100)
+    scene.asks("b/past", 4, rules=on_a100, order="h100")
+    assert not scene.on("a/workers") and not scene.on("b/past"), "the list of a job lifts no max"
+    scene.asks("b/within", 2, rules=on_a100, order="h100")
+    assert (scene.on("b/within"), scene.charged("b/within")) == ("a100", {"gpu": 2, "a100": 2})
+    scene.asks("a/none", 2, rules=PodRules(node_labels={KEY: "l40"}))
+    assert scene.charged("a/none") == {"gpu": 2}, "nodes of no type"
+    scene.bench.sound()
+
+
+def test_a_list_leaves_the_other_groups_of_resources_as_they_are() -> None:
+    scene = Types()
+    kinds = [flavor("h100"), flavor("a100"), *(flavor(name, resources=["cpu"]) for name in ("x86", "arm"))]
+    whole = {"h100": 4, "a100": 4, "cpu@x86": 8, "cpu@arm": 8}
+    scene.flavors(whole, leaf("a", {}, order="a100"), leaf("b", {}, order="a100,arm"), of=kinds)
+    scene.asks("a/one", {"gpu": 1, "cpu": 1})
+    scene.asks("b/one", {"gpu": 1, "cpu": 1}, order="a100")
+    assert scene.on_each("a", "one") + scene.on_each("b", "one") == ["a100+x86", "a100+arm"]
+    scene.bench.sound()
+
+
+def test_a_total_below_its_amounts_by_flavor_overbooks_no_parent() -> None:
+    flavors = json.dumps([flavor("h100"), flavor("a100")])
+    a, b, c = leaf("a", {"gpu": 2, "h100": 4}), leaf("b", {"a100": 8}), leaf("c", {"gpu": 2})
+    root = node("root", FOUR, FOUR, children=(a, b, c))
+    _, broken = read_tree(facts.tree(root, rules={"flavors": flavors}))
+    assert [(one.code, one.values["total"]) for one in broken] == [("children_over_parent", 14_000)], "4, 8 and 2 of 12"
+    tree, broken = read_tree(facts.tree(node("root", FOUR, FOUR, children=(a, b)), rules={"flavors": flavors}))
+    assert not broken and tree.nodes[1].guaranteed["nvidia.com/gpu"] == 4_000
 
 
 def test_what_is_guaranteed_of_a_flavor_is_taken_back_in_that_flavor() -> None:

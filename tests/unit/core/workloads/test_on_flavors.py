@@ -24,7 +24,7 @@ H100 = FlavorNodes({"gpu.type": "h100", "a/pool": "big"}, (Toleration("gpu", "Ex
 A100 = FlavorNodes({"gpu.type": "a100"})
 TEMPLATES = {kind: known.templates for kind, known in KNOWN.items()}
 each_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if TEMPLATES[kind]])
-each_author = pytest.mark.parametrize("author", ["nothing", "empty", "own"])
+each_author = pytest.mark.parametrize("author", ["nothing", "empty", "own", "elsewhere"])
 
 
 def read(kind: str, obj: Obj) -> Workload:
@@ -39,12 +39,13 @@ def spec_of(obj: Obj, pointer: str) -> Obj:
 
 
 def job(kind: str, author: str) -> Obj:
-    """A job whose author has said nothing of nodes, or an empty list and mapping, or something."""
+    """A job whose author says nothing of nodes, or has empty fields, or own values, or names another scheduler."""
     made = KNOWN[kind].make("one", "video")
     made["metadata"] |= {"uid": "uid-one", "resourceVersion": "7", "generation": 1, "annotations": {"mine": "1"}}
     said = {
         "nothing": {},
         "empty": {"nodeSelector": {}, "tolerations": []},
+        "elsewhere": {"schedulerName": "volcano"},
         "own": {
             "nodeSelector": {"zone": "z", "a/pool": "big"},
             "tolerations": [{"key": "mine", "operator": "Exists", "tolerationSeconds": 5}],

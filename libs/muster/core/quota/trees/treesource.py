@@ -2,7 +2,7 @@
 
 Rules (ACK capacity scheduling). Per node min <= max. The children's min sum up to no more than the parent's. The root's
 min equals its max. Namespaces are on leaves only, each on one leaf. Siblings differ in name. Two nodes with one name in
-different branches are allowed: every node is keyed by its full path.
+different branches are allowed: every node is keyed by its full path. A list of flavors is a max of 0 of all others.
 
 A tree with a broken rule is refused as a whole, and the version before stays in force: half of a tree is not what its
 author meant.
@@ -28,7 +28,7 @@ from muster.events.envelope import MAX_BYTES
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import COUNTED, NO_GPUS, Flavor, Gpus, QuotaNode, QuotaTree, of_flavor
+from muster.model.quota import COUNTED, NO_GPUS, Flavor, Gpus, QuotaNode, QuotaTree, flavor_of, of_flavor
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -133,10 +133,15 @@ class _TreeReader:
         place = len(self.nodes)
         if place:
             self.violations.append([])
-        guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place))
+        guaranteed = self._with_totals(self._amounts(path, "min", spec.min, place), least=path != ROOT)
         limit = self._amounts(path, "max", spec.max, place)
         if path == ROOT:
             guaranteed, limit = self._of_root(spec, guaranteed, limit)
+        above = self._flavors(path, spec.attributes, place, above)
+        if above and path != ROOT:
+            listed = {self.parts[name] for name in self.parts if flavor_of(name) in above}
+            none = {name: 0 for name in self.parts if self.parts[name] in listed and flavor_of(name) not in above}
+            limit = dict(sorted((limit | none).items()))
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
                 over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
@@ -150,7 +155,6 @@ class _TreeReader:
         preempts = self._preempts(path, spec.attributes, place, above=preempts)
         self._reapplied(path, spec.attributes, place)
         laid_out = self._placement(path, spec.attributes, place)
-        above = self._flavors(path, spec.attributes, place, above)
         node = QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
         self.nodes.append(structs.replace(node, flavors=above) if above else node)
         if depth >= MAX_DEPTH and spec.children:
@@ -197,12 +201,14 @@ class _TreeReader:
                 self.broken(problem(path, "bad_amount", err.problem, which=which, resource=name), place)
         return amounts
 
-    def _with_totals(self, amounts: Vector) -> Vector:
-        """The amounts, with the sum over the flavors of each resource that has amounts by flavor and no total."""
+    def _with_totals(self, amounts: Vector, *, least: bool = False) -> Vector:
+        """The amounts, with the sum over the flavors of each resource that has amounts by flavor and no total.
+        ``least``: or a total below the sum, which the amounts by flavor would overbook.
+        """
         sums: Vector = {}
         for name in amounts.keys() & self.parts.keys():
-            if self.parts[name] not in amounts:
-                add_into(sums, {self.parts[name]: amounts[name]})
+            add_into(sums, {self.parts[name]: amounts[name]})
+        sums = {name: whole for name, whole in sums.items() if name not in amounts or (least and whole > amounts[name])}
         return dict(sorted((amounts | sums).items())) if sums else amounts
 
     def _of_root(self, spec: TreeNodeSpec, guaranteed: Vector, limit: Vector) -> tuple[Vector, Vector]:
