@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -330,6 +331,24 @@ def test_free_text_is_never_a_label() -> None:
         await cell.until(lambda: pod_groups(cell).keys() >= groups, what="all PodGroups")
         for name, group in pod_groups(cell).items():
             assert all(map(is_label_value, group["metadata"].get("labels", {}).values())), (name, group["metadata"])
+
+    run(waiting_cell(), scene)
+
+
+def test_the_parts_of_a_pod_group_have_names_of_their_own() -> None:
+    """Worker groups are named freely: KAI Scheduler takes small letters, digits and dashes, and no name twice."""
+    named = ("A-B", "a-b", "a b", "GPU Group #1", "\u5de5\u4eba", "\u4eba\u5de5", "headgroup", "g" * 90 + "1", "g" * 90 + "2")
+
+    async def scene(cell: Cell) -> None:
+        cell.request("POST", api.KAI_QUEUES, "", body=kai_queue("a", 10))
+        job = in_kai("named", cpu="1")
+        spec = job["spec"]["rayClusterSpec"]
+        spec["workerGroupSpecs"] = [{**spec["workerGroupSpecs"][0], "groupName": name} for name in named]
+        cell.create(job)
+        await cell.until(lambda: "named" in pod_groups(cell), what="the PodGroup")
+        parts = [each["name"] for each in pod_groups(cell)["named"]["spec"]["subGroups"]]
+        assert len({*parts}) == len(named) + 1 and parts[:3] == ["headgroup", "a-b", "a-b-2"], parts
+        assert all(re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", part) for part in parts), parts
 
     run(waiting_cell(), scene)
 
