@@ -250,8 +250,6 @@ REPEATS_MS = 1_800_000
 """How often client-go writes an Event with a series again while the controller repeats the report."""
 _NOT_CREATED = re.compile("Failed(To)?Create|[A-Za-z]*CreationFailed")
 """Beginning of the reason of an Event about a pod, or an object with pods, that was not created."""
-_REFUSED = re.compile("is forbidden: |denied the request")
-"""The API server's own words for a refusal, in an Event of any other reason."""
 
 
 class _Series(Struct, frozen=True, rename="camel"):
@@ -278,7 +276,9 @@ class _Event(Struct, frozen=True, rename="camel"):
 
     @property
     def refuses(self) -> bool:
-        return bool(self.message and (_NOT_CREATED.match(self.reason) or _REFUSED.search(self.message)))
+        """By its reason, or by the API server's own words in an Event of any other reason."""
+        by_server = "is forbidden: " in self.message or "denied the request" in self.message
+        return bool(self.message) and (by_server or _NOT_CREATED.match(self.reason) is not None)
 
 
 class _Events(Struct, frozen=True):
