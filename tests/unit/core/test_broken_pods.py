@@ -22,7 +22,7 @@ from muster.events.facts import PodObserved, WorkloadFinished
 from muster.events.public import PublicWorkloadFinished, PublicWorkloadHeldUp
 from muster.model.keys import Position
 from muster.model.podtrouble import NodesRefuse
-from muster.model.workload import Workload
+from muster.model.workload import PodState, Workload
 from muster.serving.joblist import job_rows
 from muster.told.codes.values import STOPPED
 from muster.told.presentation import desired
@@ -141,6 +141,23 @@ def test_a_pod_that_somebody_deletes_fails_for_that(status: Obj, code: str, word
     assert found is not None and found.pod.trouble is not None
     trouble = found.pod.trouble
     assert (trouble.code, words in WORDS[trouble.code][0](trouble)) == (code, True)
+
+
+@pytest.mark.parametrize("finalizer", ["batch.kubernetes.io/job-tracking", "example.com/archive"])
+def test_a_pod_that_is_deleted_before_it_has_a_node_holds_nothing_whatever_its_finalizers(finalizer: str) -> None:
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [finalizer]}
+    found = msgspec.json.decode(pod({"phase": "Pending"}, **going))
+    assert not _read(found).over, "its kubelet may still run it"
+    del found["spec"]["nodeName"]
+    assert _read(found).over
+    del found["metadata"]["deletionTimestamp"]
+    assert not _read(found).over
+
+
+def _read(found: Obj) -> PodState:
+    event = read_pod(msgspec.json.encode(found))
+    assert event is not None
+    return event.pod
 
 
 FAILED_AS = "PyTorchJob py has failed because it "

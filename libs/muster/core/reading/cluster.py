@@ -289,7 +289,8 @@ def read_pod(raw: bytes) -> PodObserved | None:
         return None
     pod: PodObject = decode(raw, PodObject)
     phase = pod.status.phase if pod.status else ""
-    over = phase in ("Succeeded", "Failed")
+    unbound = bool(pod.metadata.deletion_timestamp) and not pod.spec.node_name
+    over = phase in ("Succeeded", "Failed") or unbound  # The API server binds no pod that is being deleted.
     if over and not owner_uid and not member:
         return None
     state = PodState(
