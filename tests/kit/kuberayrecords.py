@@ -26,6 +26,7 @@ from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Cause
 from muster.events.decisions import PodsAwaited, SuspensionOrdered
 from muster.events.effects import EffectApplied
+from muster.events.elastic import GateSet
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
 from muster.model.keys import Ref
 from muster.model.problem import problem
@@ -341,6 +342,7 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
         running, charges = truth.running(), bench.states["quota_accountant"].ledger.charges
         workloads = bench.states["quota_accountant"].workloads
         leaves = {event.ref.uid for event in bench.happened(SuspensionOrdered)}
+        leaves |= {event.owner.uid for event in bench.happened(GateSet) if event.granted}  # The workers that lack.
         asked = {uid: truth.said().get(uid, {}) for uid in charges}
         for uid in [*since]:
             if uid not in charges or uid in leaves:
