@@ -305,6 +305,19 @@ def groups_shown(cell: Cell) -> str:
 # --- free text --------------------------------------------------------------------------------------------------------
 
 
+def test_every_leaf_has_a_queue_whatever_its_name() -> None:
+    """A generated name has a prefix of its own, which may end in a dash and in no dot."""
+    named = ("Team A", "team_b", "UPPER", "\u5de5\u4eba", "x" * 100, "-dash-", "a.b", "\u00e9#1", 'q"uote', "dots...", ".", "v1._")
+
+    async def scene(cell: Cell) -> None:
+        children = tuple(node(name, {}, ROOM, (f"ns-{at}",)) for at, name in enumerate(named))
+        cell.create(quota_tree(node("root", ROOM, ROOM, children=children)))
+        wanted = {"root", *(f"root/{name}" for name in named)}
+        await cell.until(lambda: queues(cell).keys() == wanted, SOON_S, what="a Queue for each leaf")
+
+    run(waiting_cell(), scene)
+
+
 def test_free_text_is_never_a_label() -> None:
     """Users write times, and labels of pod templates, as they like: the job is shown all the same."""
     texts = ("1 h", "an hour or so", "ä", "x" * 200, "-", "1h", "_a_", "a/b", "{}")

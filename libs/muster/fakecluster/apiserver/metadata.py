@@ -107,7 +107,8 @@ def name_problems(resource: ApiResource, meta: Obj) -> list[Cause]:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
     causes = []
     if prefix:
-        causes += _causes("metadata.generateName", prefix, name_problem(resource, prefix.rstrip("-.") or prefix))
+        masked = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        causes += _causes("metadata.generateName", prefix, name_problem(resource, masked))
     return causes + _causes("metadata.name", name, name_problem(resource, name))
 
 
