@@ -118,6 +118,31 @@ def test_leaves_taken_out_delay_nothing_else_and_cost_a_request_each() -> None:
     run(waiting_cell(), scene)
 
 
+def test_the_units_of_a_renamed_leaf_name_its_queue() -> None:
+    """Of jobs that wait, run, and are over."""
+
+    def phases(cell: Cell) -> set[str]:
+        return {unit["status"]["phase"] for unit in units(cell).values()}
+
+    async def scene(cell: Cell) -> None:
+        cell.create(tree("video", "text"))
+        cell.create(small_job("over", namespace="video"))
+        await cell.until(lambda: bool(phases(cell) - {"Enqueued", "Dequeued", "Running"}), what="a job to end")
+        for name in ("runs", "waits"):
+            cell.create(small_job(name, namespace="video", cpu="16", runtime="600s"))
+        await cell.until(lambda: phases(cell) >= {"Running", "Enqueued"}, what="one to run and one to wait")
+        children = (node("renamed", {}, ROOM, ("video",)), node("text", {}, ROOM, ("text",)))
+        put_tree(cell, quota_tree(node("root", ROOM, ROOM, children=children)))
+
+        def right() -> bool:
+            there = {path: queue["metadata"]["name"] for path, queue in queues(cell).items()}
+            return {unit["spec"]["queue"] for unit in units(cell).values()} == {there.get("root/renamed")}
+
+        await cell.until(right, SOON_S, what="each QueueUnit to name the Queue")
+
+    run(Counted(), scene)
+
+
 def test_foreign_edits_heal_with_one_request_each() -> None:
     async def scene(cell: Cell) -> None:
         assert isinstance(cell, Counted)
