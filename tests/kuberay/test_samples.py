@@ -138,7 +138,8 @@ async def test_the_rayjobs_of_a_raycronjob_are_queued_and_run(
             crons = [body for _, body in release.samples() if body.get("kind") == "RayCronJob"]
             body = next(body for body in crons if body["spec"]["schedule"] == "* * * * *")
             body["metadata"]["namespace"] = MANAGED
-            for flag in ("shutdownAfterJobFinishes", "ttlSecondsAfterFinished"):  # KubeRay takes no time without a flag.
+            # KubeRay takes no time to live without the flag.
+            for flag in ("shutdownAfterJobFinishes", "ttlSecondsAfterFinished"):
                 body["spec"]["jobTemplate"].pop(flag, None)
             await cluster.kube.create(body)
 

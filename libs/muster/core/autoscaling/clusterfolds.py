@@ -15,8 +15,8 @@ from muster.core.autoscaling.bridgestate import (
     HeadSaid,
     Named,
     RayWorkload,
-    Refused,
     Reclaim,
+    Refused,
     Surplus,
     Worker,
 )

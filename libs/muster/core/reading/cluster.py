@@ -93,7 +93,7 @@ DISRUPTED: dict[str, PodCode] = {
     "DeletionByTaintManager": "NodeLost",
     "DeletionByPodGC": "NodeLost",
 }
-"""Who ended a pod, as the reason of its condition ``DisruptionTarget`` says: its exit codes say nothing."""
+"""The cause of a pod's end, as the reason of its condition ``DisruptionTarget`` says: its exit codes say nothing."""
 
 _AVAILABLE = re.compile(r"0/(\d+) nodes\b")
 _CAUSE = re.compile(r"^(\d+) (.+)$", re.DOTALL)
@@ -136,7 +136,7 @@ NO_STATE = ContainerState()
 BY_SIGNAL = (137, 143)
 """Exit codes of a container that the kubelet stops, politely or not."""
 DELETED = "Deleted"
-"""The word for a pod that failed because somebody deleted it."""
+"""The word for a pod that failed because of its deletion."""
 OOM = "OOMKilled"
 
 

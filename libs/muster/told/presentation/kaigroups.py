@@ -112,9 +112,7 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
 def _spec(workload: Workload, queue: str) -> Body:
     labels = workload.labels
     names = _parts([pods.name for pods in workload.pod_sets])
-    groups = [
-        {"name": name, "minMember": least((pods,))} for name, pods in zip(names, workload.pod_sets, strict=True)
-    ]
+    groups = [{"name": name, "minMember": least((pods,))} for name, pods in zip(names, workload.pod_sets, strict=True)]
     spec: dict[str, Any] = {
         "minMember": sum(group["minMember"] for group in groups),
         "priorityClassName": kai_class(workload),

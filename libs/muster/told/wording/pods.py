@@ -63,7 +63,7 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "ContainerFailed": (_exited, "read the logs of the container"),
     "PodFailed": (
         lambda trouble: (
-            say("somebody deleted the pod, or the controller of the job did")
+            say("a user or the controller of the job deleted the pod")
             if trouble.word == "Deleted"
             else say("the pod failed{said}", said=_said(trouble))
         ),

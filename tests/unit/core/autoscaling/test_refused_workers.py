@@ -77,4 +77,5 @@ def test_workers_that_come_at_last_stay() -> None:
 
 def test_slow_workers_that_nobody_refuses_keep_their_grant() -> None:
     found = asked()
-    assert not happened(passes(found, 900, refused=False), GateSet | GrowthRequested)
+    events = passes(found, 900, refused=False)
+    assert not happened(events, GateSet) and not happened(events, GrowthRequested)

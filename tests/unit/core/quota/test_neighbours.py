@@ -1,4 +1,4 @@
-"""Neighbours of docs/howto/neighbours.md: a mesh, a descheduler, an applier, a policy on jobs, nodes that come or go."""
+"""Neighbours of docs/howto/neighbours.md: a mesh, a descheduler, an applier, a policy on jobs, nodes that are gone."""
 
 from __future__ import annotations
 
