@@ -103,8 +103,9 @@ class Truth(Struct):
         """{owner: what its pods that have not ended ask for}; ``all_pods``: those that submit a job too."""
         found: dict[str, Amounts] = {}
         for pod in self.live("Pod"):
-            if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-                continue
+            unbound = "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+            if unbound or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                continue  # The API server binds no pod that is being deleted.
             owner = self.owner(pod)
             if owner and (all_pods or not self.submits(pod)):
                 _add(found.setdefault(owner, {}), _asks(pod["spec"]))
