@@ -28,6 +28,7 @@ from muster.events.decisions import PodsAwaited, SuspensionOrdered
 from muster.events.effects import EffectApplied
 from muster.events.elastic import GateSet
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
+from muster.model.elastic import counts_text
 from muster.model.keys import Ref
 from muster.model.problem import problem
 from muster.model.resources import parse_quantity
@@ -339,11 +340,19 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
                         problem=words,
                     )  # fmt: skip
                     bench.append("actuator", "input", [effect])
+                if isinstance(event, GateSet) and event.most and event.ref.uid in truth.objects:
+                    written = _written(truth.objects[event.ref.uid], event)
+                    rv = int(written["metadata"]["resourceVersion"])
+                    effect = EffectApplied(cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=rv,
+                                           action="gate")  # fmt: skip
+                    bench.append("actuator", "input", [effect])
+                    change = Change(bench.now - start, "RayCluster", False, written)
+                    truth.take(change)
+                    _seen_all(bench, change)
         read = len(bench.log)
         running, charges = truth.running(), bench.states["quota_accountant"].ledger.charges
         workloads = bench.states["quota_accountant"].workloads
         leaves = {event.ref.uid for event in bench.happened(SuspensionOrdered)}
-        leaves |= {event.owner.uid for event in bench.happened(GateSet) if event.granted}  # The workers that lack.
         asked = {uid: truth.said().get(uid, {}) for uid in charges}
         for uid in [*since]:
             if uid not in charges or uid in leaves:
@@ -362,6 +371,29 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
             if waited_s > LIMIT_S + STEP_S:
                 found.append(f"{truth.objects[uid]['metadata']['name']} is charged, and idle for {waited_s} s")
     return [*dict.fromkeys(found)]
+
+
+def _written(cluster: Object, gate: GateSet) -> Object:
+    """A RayCluster with what the actuator writes of its sizes."""
+    meta, groups = cluster["metadata"], cluster["spec"]["workerGroupSpecs"]
+    sizes = [
+        {"maxReplicas": gate.most[name], "replicas": gate.replicas.get(name, group.get("replicas") or 0)}
+        for group in groups
+        for name in [group["groupName"]]
+    ]
+    notes = {"muster.dev/granted": counts_text(gate.most), "muster.dev/max-replicas": counts_text(gate.ceilings)}
+    return {
+        **cluster,
+        "metadata": {
+            **meta,
+            "resourceVersion": str(int(meta["resourceVersion"]) + 1),
+            "annotations": {**(meta.get("annotations") or {}), **notes},
+        },
+        "spec": {
+            **cluster["spec"],
+            "workerGroupSpecs": [{**group, **size} for group, size in zip(groups, sizes, strict=True)],
+        },
+    }
 
 
 def _seen_all(bench: Bench, change: Change) -> None:

@@ -30,8 +30,6 @@ def test_muster_is_right_at_every_line(path: Path) -> None:
     assert wrong(path) == []
 
 
-GROWS = {"raycluster-autoscaling-v1.jsonl"}
-"""The refused workers are growth: the cluster has its least size."""
 UPGRADES = {("1.6.2", "rayservice-upgrade.jsonl")}
 """The refused workers are of the new cluster of an upgrade, in a release whose services nobody suspends."""
 
@@ -50,8 +48,8 @@ def _disturbed() -> list[Any]:
 def test_nothing_is_charged_and_idle(path: Path, how: Disturbance) -> None:
     """Beside finalizers that hang, pods that the cluster refuses, and a controller that is late."""
     lines = idle(path, how)
-    if how == "some pods are refused" and (path.stem in GROWS or (path.parent.name, path.stem) in UPGRADES):
-        assert lines, "nothing is suspended for its growth (decision record 155)"
+    if how == "some pods are refused" and (path.parent.name, path.stem) in UPGRADES:
+        assert lines, "what serves is not stopped for its upgrade (decision record 141)"
     else:
         assert lines == []
 

@@ -470,7 +470,10 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if cluster is None:
         return
     if isinstance(event, EffectApplied):
-        cluster.written_rv, cluster.unused_since = event.rv, 0
+        refused = state.refused.get(cluster.owner)
+        cluster.written_rv = event.rv
+        if refused is None or not refused.since:  # A write of others' values makes no refused worker.
+            cluster.unused_since = 0
     else:
         if cluster.changed < event.cause.seq:  # Else another write came before it: what is due now is due at once.
             cluster.rests_until = at.at + REST_MS

@@ -20,8 +20,8 @@ from muster.model.elastic import AUTOSCALER, PENDING, Counts, ReplicaCost, Scale
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
-REFUSED_MS = 60_000
-"""How long the grant of workers that the API server refuses is kept."""
+REFUSED_MS = 45_000
+"""How long the grant of workers that the API server refuses is kept: with the first look less than a minute."""
 
 
 def decisions(state: BridgeState) -> Iterator[Decision]:
