@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -34,17 +34,8 @@ UPGRADES = {("1.6.2", "rayservice-upgrade.jsonl")}
 """The refused workers are of the new cluster of an upgrade, in a release whose services nobody suspends."""
 
 
-def _disturbed() -> list[Any]:
-    """Each record of the newest release, and at night of all releases."""
-    return [
-        pytest.param(path, id=f"{path.parent.name}-{path.stem}",
-                     marks=[] if path.parent.name == "1.7.0" else [pytest.mark.nightly])
-        for path in RECORDS
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("how", get_args(Disturbance))
-@pytest.mark.parametrize("path", _disturbed())
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
 def test_nothing_is_charged_and_idle(path: Path, how: Disturbance) -> None:
     """Beside finalizers that hang, pods that the cluster refuses, and a controller that is late."""
     lines = idle(path, how)

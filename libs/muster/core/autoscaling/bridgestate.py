@@ -143,7 +143,7 @@ class Cluster(Struct):
     runs: bool = True
     wish: Wish = Wish()
     refused: tuple[str, ...] = ()
-    """Refused placement groups: no other piece relies on their workers."""
+    """WorkersRefused placement groups: no other piece relies on their workers."""
     closed: tuple[str, ...] = ()
     """Worker groups whose workers find no nodes; other groups replace these groups meanwhile."""
     unused_since: int = 0
@@ -245,7 +245,7 @@ class Named(Struct):
     """Log time of the next deletion by uid."""
 
 
-class Refused(Struct):
+class WorkersRefused(Struct):
     """The API server refuses workers of a workload, by the actuator's last look at the Events."""
 
     since: int = 0
@@ -285,7 +285,7 @@ class BridgeState(StageState):
     """uid of a RayService -> {uid of a RayCluster of the service: known facts}, in order of the first sight"""
     surplus: dict[str, Surplus] = field(default_factory=dict)
     """uid of the charged workload -> the workers beyond the grant that its cluster is to release"""
-    refused: dict[str, Refused] = field(default_factory=dict)
+    refused: dict[str, WorkersRefused] = field(default_factory=dict)
     """uid of the charged workload -> workers that the API server refuses"""
     upgrades: dict[str, GrowthAsked] = field(default_factory=dict)
     """uid of a RayService of a fixed size -> open request for the new cluster of an upgrade"""

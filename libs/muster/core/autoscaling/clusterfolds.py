@@ -16,9 +16,9 @@ from muster.core.autoscaling.bridgestate import (
     Named,
     RayWorkload,
     Reclaim,
-    Refused,
     Surplus,
     Worker,
+    WorkersRefused,
 )
 from muster.core.autoscaling.gate import next_of, unused
 from muster.core.autoscaling.wish import EXPLICIT, Wish, wish_of
@@ -317,7 +317,7 @@ def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) 
 
 
 def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
-    """Refused placement groups come last from now on, so that no other demand waits for these groups."""
+    """WorkersRefused placement groups come last from now on, so that no other demand waits for these groups."""
     cluster, grant = state.clusters.get(event.cluster.uid), state.grants.get(event.ref.uid)
     if grant is not None and any(PENDING in refusal.groups for refusal in event.refusals):
         pending = state.pending_of(event.ref.uid)
@@ -491,7 +491,7 @@ def _looked(state: BridgeState, event: EffectApplied) -> None:
     if event.problem is None:
         state.refused.pop(owner, None)
     else:
-        refused = state.refused.setdefault(owner, Refused())
+        refused = state.refused.setdefault(owner, WorkersRefused())
         refused.since = refused.since or state.now
     recheck(state, state.cluster_of(owner))
 
