@@ -143,7 +143,7 @@ class Cluster(Struct):
     runs: bool = True
     wish: Wish = Wish()
     refused: tuple[str, ...] = ()
-    """WorkersRefused placement groups: no other piece relies on their workers."""
+    """Refused placement groups: no other piece relies on their workers."""
     closed: tuple[str, ...] = ()
     """Worker groups whose workers find no nodes; other groups replace these groups meanwhile."""
     unused_since: int = 0

@@ -317,7 +317,7 @@ def _is_part(asked: GrowthAsked | None, event: GrowthGranted | GrowthWithdrawn) 
 
 
 def denied(state: BridgeState, _at: Position, event: GrowthDenied) -> None:
-    """WorkersRefused placement groups come last from now on, so that no other demand waits for these groups."""
+    """Refused placement groups come last from now on, so that no other demand waits for these groups."""
     cluster, grant = state.clusters.get(event.cluster.uid), state.grants.get(event.ref.uid)
     if grant is not None and any(PENDING in refusal.groups for refusal in event.refusals):
         pending = state.pending_of(event.ref.uid)
