@@ -434,6 +434,30 @@ async def test_a_job_that_somebody_else_holds_stays_held(plane: ControlPlane) ->
         await remove(alice, made)
 
 
+async def test_a_restore_by_cluster_admin_starts_nothing(plane: ControlPlane) -> None:
+    """What ran when the backup was made, with the annotations of Muster and without: suspended, or refused."""
+    marks = {INTENT: "1-7-0", QUEUED_AT: "2026-01-01T00:00:00Z"}
+    async with client(plane, ARGO) as velero:
+        for kind, row in KINDS.items():
+            for noted in (True, False):
+                body = job(ANOTHER) if kind == "RayJob" else jobs.KINDS[kind].make("restored", ANOTHER)
+                body["metadata"] |= {"name": "restored", "annotations": marks if noted else {}}
+                *above, last = row.suspend_path.split("/")[1:]
+                inner = body
+                for part in above:
+                    inner = inner.setdefault(part, {})
+                inner[last] = False
+                try:
+                    made = await velero.create(body)
+                except ApiError as err:
+                    assert err.status in (403, 422) and (noted or not mutates(plane)), (kind, err)
+                    continue
+                for part in above:
+                    made = made[part]
+                assert made[last] is True and not noted, (kind, "starts by itself")
+                await velero.delete(row.resource.api_version, kind, "restored", ANOTHER)
+
+
 # --- break-glass ------------------------------------------------------------------------------------------------------
 
 

@@ -211,8 +211,9 @@ async def _client_side(kube: KubeClient, made: Object, there: Object) -> Object:
 
 
 async def _replace(kube: KubeClient, made: Object, there: Object) -> Object:
-    """``kubectl replace``: the manifest takes the place of all that is there."""
-    return await kube.replace(copy.deepcopy(made))
+    """``kubectl replace``: the manifest takes the place of all that is there; with the version that is read."""
+    version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+    return await kube.replace({**copy.deepcopy(made), "metadata": {**made["metadata"], **version}})
 
 
 async def _replace_spec(kube: KubeClient, made: Object, there: Object) -> Object:

@@ -20,6 +20,12 @@ def ended(reason: str, code: int, phase: str = "Failed") -> Obj:
     return {"phase": phase, "containerStatuses": [{"name": "main", "image": "reg/x:1", "state": state}]}
 
 
+def disrupted(reason: str) -> Obj:
+    """A pod that was told to end, and ended."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "secret words"}
+    return ended("Error", 143) | {"conditions": [condition]}
+
+
 UNSCHEDULABLE = {
     "phase": "Pending",
     "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": CROWDED}],
@@ -46,5 +52,10 @@ BROKEN: dict[str, tuple[Obj, str, str]] = {
     "killed": (ended("OOMKilled", 137), "OOMKilled", "more memory than its limit"),
     "deadline": ({"phase": "Failed", "reason": "DeadlineExceeded"}, "DeadlineExceeded", "activeDeadlineSeconds"),
     "node": ({"phase": "Failed", "reason": "NodeShutdown"}, "NodeLost", "shut down"),
+    "drained": (disrupted("EvictionByEvictionAPI"), "Evicted", "evicted through the API: a drain of its node"),
+    "preempted": (disrupted("PreemptionByScheduler"), "Evicted", "its place to a pod of higher priority"),
+    "pressure": (disrupted("TerminationByKubelet"), "Evicted", "its node evicted it"),
+    "taint": (disrupted("DeletionByTaintManager"), "NodeLost", "is lost"),
+    "orphan": (disrupted("DeletionByPodGC"), "NodeLost", "is lost"),
     "failed": ({"phase": "Failed", "reason": "OutOfcpu"}, "PodFailed", "(OutOfcpu)"),
 }

@@ -26,7 +26,9 @@ from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Cause
 from muster.events.decisions import PodsAwaited, SuspensionOrdered
 from muster.events.effects import EffectApplied
+from muster.events.elastic import GateSet
 from muster.events.facts import ChildGone, ChildObserved, KindsConfigured
+from muster.model.elastic import counts_text
 from muster.model.keys import Ref
 from muster.model.problem import problem
 from muster.model.resources import parse_quantity
@@ -102,8 +104,9 @@ class Truth(Struct):
         """{owner: what its pods that have not ended ask for}; ``all_pods``: those that submit a job too."""
         found: dict[str, Amounts] = {}
         for pod in self.live("Pod"):
-            if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-                continue
+            unbound = "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+            if unbound or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                continue  # The API server binds no pod that is being deleted.
             owner = self.owner(pod)
             if owner and (all_pods or not self.submits(pod)):
                 _add(found.setdefault(owner, {}), _asks(pod["spec"]))
@@ -337,6 +340,15 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
                         problem=words,
                     )  # fmt: skip
                     bench.append("actuator", "input", [effect])
+                if isinstance(event, GateSet) and event.most and event.ref.uid in truth.objects:
+                    written = _written(truth.objects[event.ref.uid], event)
+                    rv = int(written["metadata"]["resourceVersion"])
+                    effect = EffectApplied(cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=rv,
+                                           action="gate")  # fmt: skip
+                    bench.append("actuator", "input", [effect])
+                    change = Change(bench.now - start, "RayCluster", False, written)
+                    truth.take(change)
+                    _seen_all(bench, change)
         read = len(bench.log)
         running, charges = truth.running(), bench.states["quota_accountant"].ledger.charges
         workloads = bench.states["quota_accountant"].workloads
@@ -359,6 +371,29 @@ def idle(path: Path, how: Disturbance, limit_s: int = LIMIT_S) -> list[str]:
             if waited_s > LIMIT_S + STEP_S:
                 found.append(f"{truth.objects[uid]['metadata']['name']} is charged, and idle for {waited_s} s")
     return [*dict.fromkeys(found)]
+
+
+def _written(cluster: Object, gate: GateSet) -> Object:
+    """A RayCluster with what the actuator writes of its sizes."""
+    meta, groups = cluster["metadata"], cluster["spec"]["workerGroupSpecs"]
+    sizes = [
+        {"maxReplicas": gate.most[name], "replicas": gate.replicas.get(name, group.get("replicas") or 0)}
+        for group in groups
+        for name in [group["groupName"]]
+    ]
+    notes = {"muster.dev/granted": counts_text(gate.most), "muster.dev/max-replicas": counts_text(gate.ceilings)}
+    return {
+        **cluster,
+        "metadata": {
+            **meta,
+            "resourceVersion": str(int(meta["resourceVersion"]) + 1),
+            "annotations": {**(meta.get("annotations") or {}), **notes},
+        },
+        "spec": {
+            **cluster["spec"],
+            "workerGroupSpecs": [{**group, **size} for group, size in zip(groups, sizes, strict=True)],
+        },
+    }
 
 
 def _seen_all(bench: Bench, change: Change) -> None:

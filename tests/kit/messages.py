@@ -48,6 +48,7 @@ def tables() -> Iterator[str]:
     for words in (
         problems.TEMPLATES,
         explain.ENDS,
+        pods.EVICTED_BY,
         explain.OUTCOMES,
         explain.LEVERS,
         explain.KEEPS_AWAY,

@@ -135,9 +135,12 @@ async def test_the_rayjobs_of_a_raycronjob_are_queued_and_run(
     async with RealKubeRay(plane, release) as cluster:
         await cluster.kube.create(room(wide=False))
         async with running(cluster, nats_server.url, tmp_path):
-            body = next(body for _, body in release.samples() if body.get("kind") == "RayCronJob")
+            crons = [body for _, body in release.samples() if body.get("kind") == "RayCronJob"]
+            body = next(body for body in crons if body["spec"]["schedule"] == "* * * * *")
             body["metadata"]["namespace"] = MANAGED
-            body["spec"]["jobTemplate"].pop("shutdownAfterJobFinishes", None)
+            # KubeRay takes no time to live without the flag.
+            for flag in ("shutdownAfterJobFinishes", "ttlSecondsAfterFinished"):
+                body["spec"]["jobTemplate"].pop(flag, None)
             await cluster.kube.create(body)
 
             async def made() -> list[Object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -115,6 +116,31 @@ def test_leaves_taken_out_delay_nothing_else_and_cost_a_request_each() -> None:
         assert deleted == {("delete queues.scheduling.x-k8s.io", 200): len(leaves)}
 
     run(waiting_cell(), scene)
+
+
+def test_the_units_of_a_renamed_leaf_name_its_queue() -> None:
+    """Of jobs that wait, run, and are over."""
+
+    def phases(cell: Cell) -> set[str]:
+        return {unit["status"]["phase"] for unit in units(cell).values()}
+
+    async def scene(cell: Cell) -> None:
+        cell.create(tree("video", "text"))
+        cell.create(small_job("over", namespace="video"))
+        await cell.until(lambda: bool(phases(cell) - {"Enqueued", "Dequeued", "Running"}), what="a job to end")
+        for name in ("runs", "waits"):
+            cell.create(small_job(name, namespace="video", cpu="16", runtime="600s"))
+        await cell.until(lambda: phases(cell) >= {"Running", "Enqueued"}, what="one to run and one to wait")
+        children = (node("renamed", {}, ROOM, ("video",)), node("text", {}, ROOM, ("text",)))
+        put_tree(cell, quota_tree(node("root", ROOM, ROOM, children=children)))
+
+        def right() -> bool:
+            there = {path: queue["metadata"]["name"] for path, queue in queues(cell).items()}
+            return {unit["spec"]["queue"] for unit in units(cell).values()} == {there.get("root/renamed")}
+
+        await cell.until(right, SOON_S, what="each QueueUnit to name the Queue")
+
+    run(Counted(), scene)
 
 
 def test_foreign_edits_heal_with_one_request_each() -> None:
@@ -304,6 +330,19 @@ def groups_shown(cell: Cell) -> str:
 # --- free text --------------------------------------------------------------------------------------------------------
 
 
+def test_every_leaf_has_a_queue_whatever_its_name() -> None:
+    """A generated name has a prefix of its own, which may end in a dash and in no dot."""
+    named = ("Team A", "team_b", "UPPER", "\u5de5\u4eba", "x" * 100, "-dash-", "a.b", 'q"uote', "dots...", ".", "v1._")
+
+    async def scene(cell: Cell) -> None:
+        children = tuple(node(name, {}, ROOM, (f"ns-{at}",)) for at, name in enumerate(named))
+        cell.create(quota_tree(node("root", ROOM, ROOM, children=children)))
+        wanted = {"root", *(f"root/{name}" for name in named)}
+        await cell.until(lambda: queues(cell).keys() == wanted, SOON_S, what="a Queue for each leaf")
+
+    run(waiting_cell(), scene)
+
+
 def test_free_text_is_never_a_label() -> None:
     """Users write times, and labels of pod templates, as they like: the job is shown all the same."""
     texts = ("1 h", "an hour or so", "ä", "x" * 200, "-", "1h", "_a_", "a/b", "{}")
@@ -330,6 +369,24 @@ def test_free_text_is_never_a_label() -> None:
         await cell.until(lambda: pod_groups(cell).keys() >= groups, what="all PodGroups")
         for name, group in pod_groups(cell).items():
             assert all(map(is_label_value, group["metadata"].get("labels", {}).values())), (name, group["metadata"])
+
+    run(waiting_cell(), scene)
+
+
+def test_the_parts_of_a_pod_group_have_names_of_their_own() -> None:
+    """Worker groups are named freely: KAI Scheduler takes small letters, digits and dashes, and no name twice."""
+    named = ("A-B", "a-b", "a b", "GPU #1", "\u5de5\u4eba", "\u4eba\u5de5", "headgroup", "g" * 90 + "1", "g" * 90 + "2")
+
+    async def scene(cell: Cell) -> None:
+        cell.request("POST", api.KAI_QUEUES, "", body=kai_queue("a", 10))
+        job = in_kai("named", cpu="1")
+        spec = job["spec"]["rayClusterSpec"]
+        spec["workerGroupSpecs"] = [{**spec["workerGroupSpecs"][0], "groupName": name} for name in named]
+        cell.create(job)
+        await cell.until(lambda: "named" in pod_groups(cell), what="the PodGroup")
+        parts = [each["name"] for each in pod_groups(cell)["named"]["spec"]["subGroups"]]
+        assert len({*parts}) == len(named) + 1 and parts[:3] == ["headgroup", "a-b", "a-b-2"], parts
+        assert all(re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", part) for part in parts), parts
 
     run(waiting_cell(), scene)
 

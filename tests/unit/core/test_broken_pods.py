@@ -12,7 +12,7 @@ import pytest
 
 from kit import facts
 from kit import jobs as jobs_of_kinds
-from kit.brokenpods import BROKEN, CROWDED, INIT, UNSCHEDULABLE, Obj, ended, waiting
+from kit.brokenpods import BROKEN, CROWDED, INIT, UNSCHEDULABLE, Obj, disrupted, ended, waiting
 from kit.scenes import Scene, beginning
 from muster.core.reading.cluster import read_pod, refusals
 from muster.core.reading.watcher import Watcher
@@ -22,7 +22,7 @@ from muster.events.facts import PodObserved, WorkloadFinished
 from muster.events.public import PublicWorkloadFinished, PublicWorkloadHeldUp
 from muster.model.keys import Position
 from muster.model.podtrouble import NodesRefuse
-from muster.model.workload import Workload
+from muster.model.workload import PodState, Workload
 from muster.serving.joblist import job_rows
 from muster.told.codes.values import STOPPED
 from muster.told.presentation import desired
@@ -123,6 +123,67 @@ def test_a_pod_that_is_being_deleted_is_no_trouble() -> None:
     found = read_pod(pod(waiting("CrashLoopBackOff"), deletionTimestamp="2026-01-01T00:00:00Z"))
     assert found is not None
     assert found.pod.trouble is None
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (ended("Error", 143), "PodFailed", "deleted the pod"),
+        ({"phase": "Failed"}, "PodFailed", "deleted the pod"),
+        (ended("OOMKilled", 137), "OOMKilled", "more memory"),
+        (ended("Error", 3), "ContainerFailed", "exit code 3"),
+        (disrupted("EvictionByEvictionAPI"), "Evicted", "evicted through the API"),
+    ],
+)
+def test_a_pod_that_somebody_deletes_fails_for_that(status: Obj, code: str, words: str) -> None:
+    """Not for the exit code of a container that is told to end."""
+    found = read_pod(pod(status, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert found is not None and found.pod.trouble is not None
+    trouble = found.pod.trouble
+    assert (trouble.code, words in WORDS[trouble.code][0](trouble)) == (code, True)
+
+
+@pytest.mark.parametrize("finalizer", ["batch.kubernetes.io/job-tracking", "example.com/archive"])
+def test_a_pod_that_is_deleted_before_it_has_a_node_holds_nothing_whatever_its_finalizers(finalizer: str) -> None:
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [finalizer]}
+    found = msgspec.json.decode(pod({"phase": "Pending"}, **going))
+    assert not _read(found).over, "its kubelet may still run it"
+    del found["spec"]["nodeName"]
+    assert _read(found).over
+    del found["metadata"]["deletionTimestamp"]
+    assert not _read(found).over
+
+
+def _read(found: Obj) -> PodState:
+    event = read_pod(msgspec.json.encode(found))
+    assert event is not None
+    return event.pod
+
+
+LATE = "PreRunningDeadlineExceeded"
+FAILED_AS = "PyTorchJob py has failed because it "
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "detail"),
+    [
+        ("RayJob", {"jobDeploymentStatus": "Failed", "reason": LATE}, LATE),
+        ("PyTorchJob", FAILED_AS + "was active longer than specified deadline", "DeadlineExceeded"),
+        ("PyTorchJob", FAILED_AS + "has reached the specified backoff limit", "BackoffLimitExceeded"),
+        ("PyTorchJob", "1 replica(s) failed", "PyTorchJobFailed"),
+        ("JobSet", "jobset failed due to reaching max number of restarts", "ReachedMaxRestarts"),
+        ("MPIJob", "launcher pod evicted", "MPIJobEvicted"),
+    ],
+)
+def test_the_end_of_each_kind_is_read(kind: str, status: Obj | str, detail: str) -> None:
+    if isinstance(status, str):
+        reason = detail if kind != "PyTorchJob" else "PyTorchJobFailed"
+        status = {"conditions": [{"type": "Failed", "status": "True", "reason": reason, "message": status}]}
+    made = jobs_of_kinds.KINDS[kind].make("one", "video") | {"status": status}
+    made["metadata"] |= {"uid": "uid-one", "resourceVersion": "7", "creationTimestamp": "2025-01-10T01:36:24Z"}
+    found = KINDS[kind].read(msgspec.json.encode(made))
+    assert isinstance(found, Workload) and (found.outcome, found.detail) == ("failed", detail)
+    assert detail in explain.ENDS or detail == "PyTorchJobFailed"
 
 
 def test_numbers_of_the_scheduler_are_bounded_and_change_nothing_alone() -> None:

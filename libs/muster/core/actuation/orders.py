@@ -246,8 +246,14 @@ MAX_WORDS = 400
 """Characters kept of a refusal."""
 SKEW_MS = 10_000
 """How far the clocks of the controllers and of the log may differ, and the second to which an Event is rounded."""
-_NOT_CREATED = re.compile("Failed(To)?Create")
-"""Beginning of the reason of an Event about a pod that was not created."""
+REPEATS_MS = 1_800_000
+"""How often client-go writes an Event with a series again while the controller repeats the report."""
+_NOT_CREATED = re.compile("Failed(To)?Create|[A-Za-z]*CreationFailed")
+"""Beginning of the reason of an Event about a pod, or an object with pods, that was not created."""
+
+
+class _Series(Struct, frozen=True, rename="camel"):
+    last_observed_time: str | None = None
 
 
 class _Event(Struct, frozen=True, rename="camel"):
@@ -255,11 +261,24 @@ class _Event(Struct, frozen=True, rename="camel"):
     message: str = ""
     event_time: str | None = None
     last_timestamp: str | None = None
+    series: _Series | None = None
 
     @property
     def at(self) -> int:
-        """Time of the last occurrence, ms since the epoch; 0 where the time cannot be read."""
-        return parse_time(self.last_timestamp or self.event_time or "")
+        """Time of the last written occurrence, ms since the epoch; 0 where the time cannot be read."""
+        last = self.series.last_observed_time if self.series is not None else None
+        return parse_time(self.last_timestamp or last or self.event_time or "")
+
+    @property
+    def until(self) -> int:
+        """Log time (ms) until which the report may still be repeated without a write."""
+        return self.at + (REPEATS_MS if self.at and self.series is not None else SKEW_MS)
+
+    @property
+    def refuses(self) -> bool:
+        """By its reason, or by the API server's own words in an Event of any other reason."""
+        by_server = "is forbidden: " in self.message or "denied the request" in self.message
+        return bool(self.message) and (by_server or _NOT_CREATED.match(self.reason) is not None)
 
 
 class _Events(Struct, frozen=True):
@@ -270,8 +289,9 @@ def read_refusal(status: int, body: bytes, since: int) -> FieldProblem | None:
     """The newest refusal of a pod in a list of Events; None: the list has none, or cannot be read.
 
     The controller of a job reports the refusal in an Event about the job or a child: ``FailedCreate`` of the Job
-    controller, ``FailedToCreateHeadPod`` of KubeRay, ``FailedCreatePod`` of others. The words are data of others.
-    ``since``: ms; earlier Events, but for SKEW_MS, do not count.
+    controller, ``FailedToCreateHeadPod`` of KubeRay, ``JobCreationFailed`` of JobSets, or another reason with the API
+    server's words. The words are data of others. ``since``: ms; earlier Events, but for SKEW_MS, do not count. An Event
+    with a series (``events.k8s.io``) is written at the second report, and then every REPEATS_MS alone.
     """
     if not 200 <= status < 300:
         return None
@@ -279,11 +299,7 @@ def read_refusal(status: int, body: bytes, since: int) -> FieldProblem | None:
         events: _Events = decode(body, _Events)
     except UnreadableError:
         return None
-    refused = [
-        event
-        for event in events.items or ()
-        if _NOT_CREATED.match(event.reason) and event.message and event.at >= since - SKEW_MS
-    ]
+    refused = [event for event in events.items or () if event.refuses and event.until >= since]
     if not refused:
         return None
     return problem("", "pods_refused", said=shorten(max(refused, key=lambda event: event.at).message, MAX_WORDS))

@@ -245,6 +245,17 @@ class Named(Struct):
     """Log time of the next deletion by uid."""
 
 
+class WorkersRefused(Struct):
+    """The API server refuses workers of a workload, by the actuator's last look at the Events."""
+
+    since: int = 0
+    """Log time of the first such answer; 0 since the grant of the workers was released."""
+    until: int = 0
+    """Log time before which no growth is requested."""
+    tries: int = 0
+    """Releases in a row."""
+
+
 class BridgeState(StageState):
     """Keys: uid of the job, or the gang that represents a group of gangs."""
 
@@ -274,6 +285,8 @@ class BridgeState(StageState):
     """uid of a RayService -> {uid of a RayCluster of the service: known facts}, in order of the first sight"""
     surplus: dict[str, Surplus] = field(default_factory=dict)
     """uid of the charged workload -> the workers beyond the grant that its cluster is to release"""
+    refused: dict[str, WorkersRefused] = field(default_factory=dict)
+    """uid of the charged workload -> workers that the API server refuses"""
     upgrades: dict[str, GrowthAsked] = field(default_factory=dict)
     """uid of a RayService of a fixed size -> open request for the new cluster of an upgrade"""
     families: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from muster.core.autoscaling.bridgestate import (
     Reclaim,
     Surplus,
     Worker,
+    WorkersRefused,
 )
 from muster.core.autoscaling.gate import next_of, unused
 from muster.core.autoscaling.wish import EXPLICIT, Wish, wish_of
@@ -147,6 +148,10 @@ def recheck(state: BridgeState, uid: str) -> None:
 
 REST_MS = 5_000
 """Pause after a failed write to a cluster."""
+REFUSED_HOLD_MS = 60_000
+"""Pause before growth is requested again whose workers were refused; doubled each time."""
+LONGEST_HOLD = 5
+"""Most doublings of the pause."""
 
 
 def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved) -> None:
@@ -263,6 +268,7 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
         state.named.pop(event.ref.uid, None)
         state.upgrades.pop(event.ref.uid, None)
         state.surplus.pop(event.ref.uid, None)
+        state.refused.pop(event.ref.uid, None)
         for cluster in {**state.services.get(event.ref.uid, {}), **state.families.get(event.ref.uid, {})}:
             state.gates.pop(cluster, None)  # The actuator carries out none of them any more.
             state.chosen.pop(cluster, None)
@@ -358,6 +364,10 @@ def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     if event.workers:
         state.named[event.owner.uid] = Named(event, state.gates[event.ref.uid])
     grant.giving, grant.giver = dict(event.granted), event.ref.uid
+    refused = state.refused.get(event.owner.uid)
+    if event.granted and refused is not None and refused.since:
+        refused.since, refused.until = 0, at.at + (REFUSED_HOLD_MS << min(refused.tries, LONGEST_HOLD))
+        refused.tries += 1
     recheck(state, event.ref.uid)
 
 
@@ -449,7 +459,9 @@ def _deletion_answered(state: BridgeState, at: Position, event: EffectApplied | 
 
 
 def written(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
-    """A write to a cluster is done, or cannot be."""
+    """A write to a cluster is done, or cannot be; or the Events of its workers are read."""
+    if event.action == "read_refusal" and isinstance(event, EffectApplied):
+        _looked(state, event)
     if event.action != "gate" or state.gates.get(event.ref.uid) != event.cause:
         return
     del state.gates[event.ref.uid]
@@ -458,7 +470,10 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if cluster is None:
         return
     if isinstance(event, EffectApplied):
-        cluster.written_rv, cluster.unused_since = event.rv, 0
+        refused = state.refused.get(cluster.owner)
+        cluster.written_rv = event.rv
+        if refused is None or not refused.since:  # A write of others' values makes no refused worker.
+            cluster.unused_since = 0
     else:
         if cluster.changed < event.cause.seq:  # Else another write came before it: what is due now is due at once.
             cluster.rests_until = at.at + REST_MS
@@ -466,6 +481,19 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
         if grant is not None and grant.giver == event.ref.uid:
             grant.giving, grant.giver = {}, ""
     recheck(state, event.ref.uid)
+
+
+def _looked(state: BridgeState, event: EffectApplied) -> None:
+    """The API server refuses pods of a workload, or refuses them no more."""
+    owner, grant = event.ref.uid, state.grants.get(event.ref.uid)
+    if grant is None or grant.attempt != event.attempt:
+        return
+    if event.problem is None:
+        state.refused.pop(owner, None)
+    else:
+        refused = state.refused.setdefault(owner, WorkersRefused())
+        refused.since = refused.since or state.now
+    recheck(state, state.cluster_of(owner))
 
 
 # --- pods of Ray clusters ---------------------------------------------------------------------------------------------

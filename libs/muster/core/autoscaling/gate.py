@@ -20,12 +20,14 @@ from muster.model.elastic import AUTOSCALER, PENDING, Counts, ReplicaCost, Scale
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
+REFUSED_MS = 45_000
+"""How long the grant of workers that the API server refuses is kept: with the first look less than a minute."""
 
 
 def decisions(state: BridgeState) -> Iterator[Decision]:
     """The decisions due, for all clusters."""
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
-    asked = (uid for owner in state.reclaims if (uid := state.cluster_of(owner)))
+    asked = (uid for owner in (*state.reclaims, *state.refused) if (uid := state.cluster_of(owner)) in state.clusters)
     yield from watchdog.decisions(state)
     yield from upgrades.decisions(state)
     yield from giveback.surplus_due(state)
@@ -40,6 +42,9 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
 def deadlines(state: BridgeState) -> Iterator[int]:
     """Log times (ms) of the next possible decisions."""
     yield from (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
+    for owner, refused in state.refused.items():
+        cluster = state.clusters.get(state.cluster_of(owner))
+        yield from (refused.until, cluster.unused_since + REFUSED_MS if cluster is not None else 0)
     yield from giveback.deadlines(state)
     yield from watchdog.deadlines(state)
     yield from upgrades.deadlines(state)
@@ -83,9 +88,13 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
     driven = _driven(cluster, grant)
     if not right or driven or any(group.most != most[group.name] for group in cluster.elastic.groups):
         return structs.replace(_gate(cluster, grant, most), replicas=driven)
-    left = unused(state, cluster, grant)
-    if left and cluster.unused_since and state.now >= cluster.unused_since + UNUSED_MS and _calm(state, cluster, left):
-        return _gate(cluster, grant, {name: left.get(name, count) for name, count in most.items()}, left)
+    left, refused = unused(state, cluster, grant), refused_of(state, cluster)
+    calm = _calm(state, cluster, left.keys() - refused)
+    wait = REFUSED_MS if left.keys() & refused else UNUSED_MS
+    if left and cluster.unused_since and state.now >= cluster.unused_since + wait and calm:
+        gate = _gate(cluster, grant, {name: left.get(name, count) for name, count in most.items()}, left)
+        # The autoscaler asked for the refused workers: their operator would try on.
+        return structs.replace(gate, replicas={name: left[name] for name in sorted(refused & left.keys())})
     return watchdog.takeover(state, cluster, grant) or _request(state, cluster, grant)
 
 
@@ -122,15 +131,27 @@ def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
     """{group: needed replicas}, for groups with a larger grant."""
     needed: Counts = {}
     wanted = watchdog.room_to_recover(state, cluster) if watchdog.deaf(state, cluster) else cluster.wish.wanted
+    refused = refused_of(state, cluster)
     for group in cluster.elastic.groups:
         runs = -(-_live(state, cluster, group) // group.hosts)
         needs = max(group.replicas, runs, group.least, wanted.get(group.name, 0))
+        if group.name in refused:
+            needs = max(runs, group.least)
         if needs < grant.groups.get(group.name, 0):
             needed[group.name] = needs
     return needed | resizing.unused(state, cluster, grant)
 
 
-def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
+def refused_of(state: BridgeState, cluster: Cluster) -> set[str]:
+    """Worker groups with fewer pods than asked for, while the API server refuses pods of the workload."""
+    refused = state.refused.get(cluster.owner)
+    if refused is None or not refused.since:
+        return set()
+    groups = cluster.elastic.groups
+    return {group.name for group in groups if _live(state, cluster, group) < group.replicas * group.hosts}
+
+
+def _calm(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> bool:
     """Whether no worker of these groups is starting: every group has exactly the pods of its spec."""
     launching = state.said_by(cluster.ref.uid).launching
     if watchdog.deaf(state, cluster):  # What an autoscaler that is not heard once asked for comes no more.
@@ -193,7 +214,12 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
 
 
 def _lacks(state: BridgeState, cluster: Cluster, grant: Grant) -> tuple[GrowthUnit, ...]:
-    """The missing grants: the autoscaler of a cluster admitted without its autoscaler, grown pods, replicas."""
+    """The missing grants: the autoscaler of a cluster admitted without its autoscaler, grown pods, replicas. None for
+    a while after workers were refused.
+    """
+    refused = state.refused.get(cluster.owner)
+    if refused is not None and state.now < refused.until:
+        return ()
     unasked = grant.fixed and cluster.elastic.beside and AUTOSCALER not in grant.groups
     autoscaler = [GrowthUnit({AUTOSCALER: 1})] if unasked else []
     return (*autoscaler, *resizing.beyond(state, cluster, grant), *_beyond(state, cluster, grant))

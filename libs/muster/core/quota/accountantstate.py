@@ -82,6 +82,8 @@ class Entry(Struct):
     """The workload has been seen running."""
     lacks_since: int = 0
     """Log time since when the workload has lacked pods that its controller is to make; 0 without a lack."""
+    small_since: int = 0
+    """Log time since when the workload has lacked pods that it does not run without; 0 without such a lack."""
     podless_since: int = 0
     """Log time since when the workload has lacked all pods; 0 with a pod."""
     looks: int = 0

@@ -86,6 +86,15 @@ FAILED: dict[str, PodCode] = {
 }
 """Why a pod failed as a whole, as ``status.reason`` says."""
 
+DISRUPTED: dict[str, PodCode] = {
+    "EvictionByEvictionAPI": "Evicted",
+    "PreemptionByScheduler": "Evicted",
+    "TerminationByKubelet": "Evicted",
+    "DeletionByTaintManager": "NodeLost",
+    "DeletionByPodGC": "NodeLost",
+}
+"""The cause of a pod's end, as the reason of its condition ``DisruptionTarget`` says: its exit codes say nothing."""
+
 _AVAILABLE = re.compile(r"0/(\d+) nodes\b")
 _CAUSE = re.compile(r"^(\d+) (.+)$", re.DOTALL)
 
@@ -124,10 +133,14 @@ class PodStatus(Struct, frozen=True, rename="camel"):
 
 
 NO_STATE = ContainerState()
+BY_SIGNAL = (137, 143)
+"""Exit codes of a container that the kubelet stops, politely or not."""
+DELETED = "Deleted"
+"""The word for a pod that failed because of its deletion."""
 OOM = "OOMKilled"
 
 
-def trouble_of(status: PodStatus | None) -> PodTrouble | None:
+def trouble_of(status: PodStatus | None, *, deleting: bool = False) -> PodTrouble | None:
     """Why a pod does not run, or failed; None for a pod that runs, succeeded, or is starting."""
     if status is None or status.phase == "Succeeded":
         return None
@@ -136,7 +149,13 @@ def trouble_of(status: PodStatus | None) -> PodTrouble | None:
         code = FAILED.get(status.reason)
         if code is not None:
             return PodTrouble(code)
-        return next(_ended(containers), PodTrouble("PodFailed", word=shorten(clean(status.reason), MAX_WORD)))
+        for condition in status.conditions or ():
+            if condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason in DISRUPTED:
+                return PodTrouble(DISRUPTED[condition.reason], word=condition.reason)
+        ends = [*_ended(containers)]
+        if deleting and all(end.exit_code in BY_SIGNAL and end.code != OOM for end in ends):
+            return PodTrouble("PodFailed", word=DELETED)
+        return next(iter(ends), PodTrouble("PodFailed", word=shorten(clean(status.reason), MAX_WORD)))
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             nodes, refused = refusals(condition.message)
@@ -270,7 +289,8 @@ def read_pod(raw: bytes) -> PodObserved | None:
         return None
     pod: PodObject = decode(raw, PodObject)
     phase = pod.status.phase if pod.status else ""
-    over = phase in ("Succeeded", "Failed")
+    unbound = bool(pod.metadata.deletion_timestamp) and not pod.spec.node_name
+    over = phase in ("Succeeded", "Failed") or unbound  # The API server binds no pod that is being deleted.
     if over and not owner_uid and not member:
         return None
     state = PodState(
@@ -314,7 +334,8 @@ def read_pod(raw: bytes) -> PodObserved | None:
 def _trouble(pod: PodObject) -> PodTrouble | None:
     """Why the pod does not run; for a pod in deletion only a failure."""
     over = pod.status is not None and pod.status.phase == "Failed"
-    return trouble_of(pod.status) if over or not pod.metadata.deletion_timestamp else None
+    deleting = bool(pod.metadata.deletion_timestamp)
+    return trouble_of(pod.status, deleting=deleting) if over or not deleting else None
 
 
 def _labels(meta: Meta) -> dict[str, str]:

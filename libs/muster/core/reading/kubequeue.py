@@ -175,7 +175,8 @@ def queue_name_prefix(path: str) -> str:
     characters not allowed in names become dashes too; kube-queue leaves such names to the API server to refuse.
     """
     text = re.sub(r"[^a-z0-9.-]", "-", f"{path}-".lower())
-    return re.sub(r"[-.]*\.[-.]*", ".", text)[-58:].lstrip("-.")
+    prefix = re.sub(r"[-.]*\.[-.]*", ".", text)[-58:].lstrip("-.")
+    return f"{prefix[:-1]}-" if prefix.endswith(".") else prefix
 
 
 def queue_name(path: str) -> str:

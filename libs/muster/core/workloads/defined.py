@@ -409,11 +409,18 @@ class Reader:
         return sum(max(0, role.get(over.count) or 0) for role in roles)
 
 
+def _reason(shown: ExplainedCondition) -> str:
+    """The training operator has one reason for each failure (``PyTorchJobFailed``): its words tell more."""
+    if "active longer than specified deadline" in shown.message:
+        return "DeadlineExceeded"
+    return "BackoffLimitExceeded" if "reached the specified backoff limit" in shown.message else shown.reason
+
+
 def _cause(view: ObjectView, sign: Sign | None) -> str:
     """The controller's reason for a failure: of the condition that shows it, or of the status."""
     named = sign.condition if sign is not None else ""
     shown = [
-        condition.reason
+        _reason(condition)
         for condition in view.get(CONDITIONS) or ()
         if condition.type == named and condition.status == "True"
     ]

@@ -29,7 +29,12 @@ Phase = Literal[
 ]
 """How far a job has come. ``muster ls`` filters by the phase, and the table of legal steps lists phases."""
 
-STOPPED = ("DeadlineExceeded", "JobDeploymentStatusTransitionGracePeriodExceeded", "JobStatusCheckTimeoutExceeded")
+STOPPED = (
+    "DeadlineExceeded",
+    "PreRunningDeadlineExceeded",
+    "JobDeploymentStatusTransitionGracePeriodExceeded",
+    "JobStatusCheckTimeoutExceeded",
+)
 """The reasons with which a controller stops a job: the exit codes of its pods say nothing."""
 EndedAs = Literal["finished", "left", "refused", "released", ""]
 """The last event of a job that is gone."""

@@ -8,7 +8,7 @@ deleted together.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.core.objects.kaiqueue import pod_group_name
@@ -111,7 +111,8 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
 
 def _spec(workload: Workload, queue: str) -> Body:
     labels = workload.labels
-    groups = [{"name": _part(pods.name), "minMember": least((pods,))} for pods in workload.pod_sets]
+    names = _parts([pods.name for pods in workload.pod_sets])
+    groups = [{"name": name, "minMember": least((pods,))} for name, pods in zip(names, workload.pod_sets, strict=True)]
     spec: dict[str, Any] = {
         "minMember": sum(group["minMember"] for group in groups),
         "priorityClassName": kai_class(workload),
@@ -130,6 +131,14 @@ def _spec(workload: Workload, queue: str) -> Body:
     return spec | ({"topologyConstraint": constraint} if constraint else {})
 
 
-def _part(name: str) -> str:
-    """The name of a pod set in a PodGroup; the head has KAI's name."""
-    return "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63].strip("-") or "main"
+def _parts(names: Sequence[str]) -> list[str]:
+    """The names of pod sets in a PodGroup, all different; the head has KAI's name."""
+    parts: list[str] = []
+    for name in names:
+        wanted = "headgroup" if name == "head" else _LABEL.sub("-", name).strip("-")[:63].strip("-") or "main"
+        part, number = wanted, 1
+        while part in parts:
+            number += 1
+            part = f"{wanted[:56]}-{number}"
+        parts.append(part)
+    return parts

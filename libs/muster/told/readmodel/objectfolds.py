@@ -217,9 +217,7 @@ class ObjectFolds:
         self._mark.surplus()
         self._mark.queues(*state.queues.ledger.nodes)
         self._mark.queues(*state.queues.queue_paths.values())
-        for shape in state.queues.book.shapes.values():
-            if shape.denial is not None:
-                self._mark.jobs(*(place.uid for place in shape.waiting))
+        self._mark.jobs(*state.units)  # A QueueUnit names the Queue of its leaf, and the limit that refuses.
 
     def _unit_observed(self, state: ReadState, _at: Position, event: facts.QueueUnitObserved) -> None:
         self._mark.clear(state, event.ref.uid)

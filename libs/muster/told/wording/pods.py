@@ -40,6 +40,13 @@ def _said(trouble: PodTrouble) -> str:
     return say(" ({word})", word=trouble.word) if trouble.word else ""
 
 
+EVICTED_BY: dict[str, str] = {
+    "": "its node evicted it",
+    "EvictionByEvictionAPI": "it was evicted through the API: a drain of its node, a descheduler, or a person",
+    "PreemptionByScheduler": "kube-scheduler gave its place to a pod of higher priority",
+}
+"""{the reason of a pod's condition DisruptionTarget: the words}; empty: any other reason."""
+
 WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
     "OOMKilled": (
         lambda trouble: say(
@@ -48,13 +55,20 @@ WORDS: dict[PodCode, tuple[Callable[[PodTrouble], str], str]] = {
         "raise the memory limit of the container",
     ),
     "Evicted": (
-        lambda _: say("its node evicted it"),
+        lambda trouble: say(EVICTED_BY.get(trouble.word, EVICTED_BY[""])),
         "look at the Events of the pod: memory or disk of the node was short, or a pod of higher priority came",
     ),
     "NodeLost": (lambda _: say("its node was shut down or is lost"), "look at the node"),
     "DeadlineExceeded": (lambda _: say("it ran longer than its activeDeadlineSeconds"), "raise the deadline"),
     "ContainerFailed": (_exited, "read the logs of the container"),
-    "PodFailed": (lambda trouble: say("the pod failed{said}", said=_said(trouble)), "read the Events of the pod"),
+    "PodFailed": (
+        lambda trouble: (
+            say("a user or the controller of the job deleted the pod")
+            if trouble.word == "Deleted"
+            else say("the pod failed{said}", said=_said(trouble))
+        ),
+        "read the Events of the pod",
+    ),
     "CrashLoopBackOff": (
         lambda trouble: say("{exited} and is started again with pauses", exited=_exited(trouble)),
         "read the logs of the container: kubectl logs --previous",

@@ -109,6 +109,37 @@ def test_the_newest_refusal_is_kept_as_a_text_of_others() -> None:
     assert read_refusal(200, b"[]", 0) is None
 
 
+def test_a_report_that_is_repeated_counts_while_nothing_new_is_written() -> None:
+    """KubeRay 1.7, JobSet and LeaderWorkerSet write Events of `events.k8s.io`: repeats are in a series."""
+    once = {"reason": "FailedToCreateWorkerPod", "message": "no", "eventTime": "2026-01-01T00:00:00.1Z"}
+    series = {"count": 2, "lastObservedTime": "2026-01-01T00:00:02.000001Z"}
+    assert refused_by(once | {"series": series}, since="2026-01-01T00:25:00Z") == problem("", "pods_refused", said="no")
+    assert refused_by(once | {"series": series}, since="2026-01-01T00:31:00Z") is None, "the series is over"
+    assert refused_by(once, since="2026-01-01T00:01:00Z") is None
+    assert refused_by(once | {"series": {}}, since="2026-01-01T00:01:00Z") is not None
+    assert refused_by({**once, "series": series, "eventTime": "?"} | {"series": {"lastObservedTime": "?"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "refused"),
+    [
+        ("JobCreationFailed", 'jobs.batch "a" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1', True),
+        ("TrainJobResourcesCreationFailed", "could not create the JobSet", True),
+        ("MPIJobFailed", 'worker pod created failed: pods "a-worker-0" is forbidden: exceeded quota: rq', True),
+        ("SparkApplicationSubmissionFailed", 'pods "a-driver" is forbidden: no PriorityClass with name x', True),
+        ("ReconcileError", 'admission webhook "validate.kyverno.svc" denied the request: label team is needed', True),
+        ("MPIJobFailed", "MPIJob a has failed", False),
+        ("FailedMount", "secret a is not there", False),
+        ("BackoffLimitExceeded", "the pods failed", False),
+    ],
+)
+def test_a_refusal_is_known_by_its_reason_or_by_the_words_of_the_server(
+    reason: str, message: str, refused: bool
+) -> None:
+    event = {"reason": reason, "message": message, "lastTimestamp": EARLY}
+    assert refused_by(event) == (problem("", "pods_refused", said=message) if refused else None)
+
+
 def test_the_events_of_the_children_come_before_those_of_the_job() -> None:
     """The newest child first, the job last, and nothing after the first refusal; none of another job."""
     job = facts.job_ref("one")

@@ -24,7 +24,7 @@ from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into, beyond, lowest, positive, total_of
-from muster.model.workload import at_once, together
+from muster.model.workload import together
 
 Why = Literal["running_timeout", "no_pods", "unschedulable", "stale_gang"]
 
@@ -89,28 +89,28 @@ LOOKS = 32
 
 
 def note_lack(state: AccountantState, entry: Entry) -> None:
-    """Remember since when the workload lacks pods, and since when it lacks all pods.
+    """Remember since when the workload lacks pods, pods that it does not run without, and all pods.
 
-    A job with a succeeded pod may make fewer pods.
+    A job with a succeeded pod may make fewer pods. A Ray cluster that scales itself runs with its least size.
     """
     workload, pods = state.workloads.get(entry.ref.uid), state.presence.live_pods(entry.ref.uid)
-    lacks = workload is not None and entry.since > 0 and not entry.leaving and can_suspend(workload)
+    lacks, least = workload is not None and entry.since > 0 and not entry.leaving and can_suspend(workload), 1
     if workload is not None and pods:
-        lacks = lacks and pods < at_once(workload.pod_sets) and not entry.succeeded
+        most, least = state.scaling.pods_of(workload)
+        lacks = lacks and pods < most and not entry.succeeded
     elif entry.ran and not entry.made:
         lacks = False  # Its pods are not seen.
     entry.lacks_since = (entry.lacks_since or state.now) if lacks else 0
+    entry.small_since = (entry.small_since or state.now) if lacks and pods < least else 0
     entry.podless_since = (entry.podless_since or state.now) if lacks and not pods else 0
     if not lacks:
         entry.looks, entry.refused = 0, False
 
 
 def _lacking_at(state: AccountantState, entry: Entry) -> int | None:
-    """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others. A
-    cluster that scales itself is not suspended for its growth.
-    """
-    idle = entry.podless_since if entry.refused or not entry.succeeded else 0
-    since = entry.lacks_since if entry.refused and not entry.groups else idle
+    """A job with pods that run, or with a succeeded pod, is suspended only where the cluster refuses the others."""
+    idle = 0 if entry.succeeded else entry.podless_since
+    since = entry.small_since if entry.refused else idle
     limit = state.ledger.rules_of(entry.queue).start_timeout_ms
     return since + limit if limit and since else None
 
@@ -192,7 +192,7 @@ def said_of(state: AccountantState, entry: Entry, why: Why) -> FieldProblem | No
     if why == "no_pods":
         if entry.podless_since:
             return problem("", "no_pods", seconds=(state.now - entry.podless_since) // 1000)
-        seconds, pods = (state.now - entry.lacks_since) // 1000, state.presence.live_pods(entry.ref.uid)
+        seconds, pods = (state.now - entry.small_since) // 1000, state.presence.live_pods(entry.ref.uid)
         return problem("", "rest_refused", seconds=seconds, pods=pods)
     if why != "unschedulable":
         return None

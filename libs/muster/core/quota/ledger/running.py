@@ -6,7 +6,10 @@ from msgspec import Struct, field
 
 from muster.events.facts import ChildObserved
 from muster.model.elastic import Counts, Elastic, granted_before, running_through
-from muster.model.workload import Workload
+from muster.model.workload import Workload, at_once
+
+HEAD = 1
+"""A Ray cluster has one head pod."""
 
 
 class Through(Struct, frozen=True):
@@ -55,6 +58,16 @@ class RunningClusters(Struct):
         """The pods by worker group of the running cluster with a fixed size, as scaled now."""
         uid = self.runs_through(workload)
         return self.families[workload.ref.uid][uid].fixed if uid != workload.ref.uid else workload.fixed_pods
+
+    def pods_of(self, workload: Workload) -> tuple[int, int]:
+        """(the pods that the controller is to make at once, the least of them): two numbers for a cluster that scales
+        itself. The new cluster of an upgrade does not count: what serves is not stopped for it.
+        """
+        elastic, most = self.of(workload), at_once(workload.pod_sets)
+        if elastic is None:
+            return most, most
+        least = sum(group.least * group.hosts for group in elastic.groups)
+        return max(most, HEAD + sum(group.replicas * group.hosts for group in elastic.groups)), HEAD + least
 
     def runs_through(self, workload: Workload) -> str:
         """Uid of the running RayCluster; the workload's own uid for a RayCluster, or without a cluster."""
