@@ -238,14 +238,25 @@ class Arrivals:
             await asyncio.sleep(max(0.0, due - loop.time()))
 
 
-async def resumed(url: str) -> dict[str, int]:
-    """{job: when the log had it that it was let go, ms since the epoch}"""
-    return {
-        event.ref.name: stored.stored_at
-        for stored in await commits_of(url, CELL)
-        for event in stored.commit.events
-        if isinstance(event, EffectApplied)
-    }
+@contextlib.asynccontextmanager
+async def resumed(url: str) -> AsyncIterator[dict[str, int]]:
+    """{job: when the log had it that it was let go, ms since the epoch}; it grows with the log."""
+    times: dict[str, int] = {}
+    connection = await connect(url, name="onlooker")
+    try:
+        log = await open_log(JetStream(connection), CELL)
+
+        async def follow() -> None:
+            async for batch in log.follow(0):
+                for stored in batch:
+                    for event in stored.commit.events:
+                        if isinstance(event, EffectApplied):
+                            times[event.ref.name] = stored.stored_at
+
+        async with beside(follow()):
+            yield times
+    finally:
+        await connection.close()
 
 
 def _wide() -> Any:
