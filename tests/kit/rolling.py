@@ -103,8 +103,18 @@ class Installed:
         (await cli.run("log", "init", **room, **self._accounts.env("admin"))).ok()
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
+    async def __aexit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        if err is not None:
+            err.add_note(self._account())
         await self.stop(orderly=kind is None)
+
+    def _account(self) -> str:
+        """How processes ended, and what those that run wrote last, for a reader of a failure."""
+        lines = [f"ended: {self.died()}"]
+        for process in [process for pods in self._pods.values() for pod in pods for process in pod]:
+            written = process.log.read_text(errors="replace").splitlines()
+            lines += [f"{process.name}: {line[:300]}" for line in written[-4:]]
+        return "\n".join(lines)
 
     def _deployments(self, form: str) -> list[Deployment]:
         found = [*deployments(form)]
