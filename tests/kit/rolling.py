@@ -29,6 +29,7 @@ from muster.bus.server import free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.stage import Folder
 from muster.events.effects import EffectApplied
+from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.layouts import members
@@ -250,7 +251,10 @@ class Arrivals:
 
 @contextlib.asynccontextmanager
 async def resumed(url: str) -> AsyncIterator[dict[str, int]]:
-    """{job: when the log had it that it was let go, ms since the epoch}; it grows with the log."""
+    """{job: when the log had it that it was let go, ms since the epoch}; it grows with the log.
+
+    The report of an actuator that was killed after its write is missing where the job has come and gone since.
+    """
     times: dict[str, int] = {}
     connection = await connect(url, name="onlooker")
     try:
@@ -260,8 +264,8 @@ async def resumed(url: str) -> AsyncIterator[dict[str, int]]:
             async for batch in log.follow(0):
                 for stored in batch:
                     for event in stored.commit.events:
-                        if isinstance(event, EffectApplied):
-                            times[event.ref.name] = stored.stored_at
+                        if isinstance(event, EffectApplied | WorkloadStarted | WorkloadFinished):
+                            times.setdefault(event.ref.name, stored.stored_at)
 
         async with beside(follow()):
             yield times
