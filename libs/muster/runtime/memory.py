@@ -19,7 +19,7 @@ LARGE = 1 << 20
 
 
 def give_back() -> bool:
-    """Have large blocks given back to the machine when they are freed. False where the allocator is another one."""
+    """From now on large blocks return to the machine when they are freed. False where the allocator is another one."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):

@@ -98,7 +98,7 @@ class Batch(NamedTuple):
 
 
 class Rereading:
-    """What lies before the window, for all that catch up: who asks first reads, and others take what was read."""
+    """What lies before the window, for all that catch up: the first to ask reads, and others take what was read."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
