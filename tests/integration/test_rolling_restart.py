@@ -31,6 +31,7 @@ async def test_no_admission_waits_long_for_a_rolling_restart(
         shipped(tmp_path) as (url, accounts),
         cluster(tmp_path) as (simulated, kubeconfig),
         Installed(tmp_path, url, accounts, kubeconfig, single=not COMMITS) as installed,
+        resumed(url) as times,
     ):
         arrivals = Arrivals(simulated)
         await installed.start(form)
@@ -40,13 +41,8 @@ async def test_no_admission_waits_long_for_a_rolling_restart(
             first = len(arrivals.made)
             await installed.roll(form)
             names = [*arrivals.made]
-
-            async def all_resumed() -> bool:
-                return {*names} <= {*await resumed(url)}
-
-            await until(all_resumed, timeout_s=60.0, every_s=0.5, what="all jobs to be let go")
-        found = await resumed(url)
-        waits = {name: (found[name] - arrivals.made[name]) / 1000 for name in names[first - 10 :]}
+            await until(lambda: {*names} <= times.keys(), timeout_s=60.0, every_s=0.5, what="all jobs to be let go")
+        waits = {name: (times[name] - arrivals.made[name]) / 1000 for name in names[first - 10 :]}
         longest = max(waits, key=waits.__getitem__)
         figure(request, f"rolling restart, {form}", f"{len(waits)} jobs, the longest wait is {waits[longest]:.1f} s")
         assert installed.died() == {}

@@ -62,6 +62,12 @@ class Supervised(Running):
             await asyncio.sleep(RESTART_S)
             await super().start()
 
+    async def healthy(self) -> bool:
+        """Also false between its end and its restart."""
+        self.guard()
+        assert self._process is not None
+        return self._process.returncode is None and await super().healthy()
+
     @contextlib.asynccontextmanager
     async def down(self) -> AsyncIterator[None]:
         """Killed, and started again only after the block."""

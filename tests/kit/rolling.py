@@ -29,6 +29,7 @@ from muster.bus.server import free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.stage import Folder
 from muster.events.effects import EffectApplied
+from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.layouts import members
@@ -103,8 +104,18 @@ class Installed:
         (await cli.run("log", "init", **room, **self._accounts.env("admin"))).ok()
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
+    async def __aexit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        if err is not None:
+            err.add_note(self._account())
         await self.stop(orderly=kind is None)
+
+    def _account(self) -> str:
+        """How processes ended, and what those that run wrote last, for a reader of a failure."""
+        lines = [f"ended: {self.died()}"]
+        for process in [process for pods in self._pods.values() for pod in pods for process in pod]:
+            written = process.log.read_text(errors="replace").splitlines()
+            lines += [f"{process.name}: {line[:300]}" for line in written[-4:]]
+        return "\n".join(lines)
 
     def _deployments(self, form: str) -> list[Deployment]:
         found = [*deployments(form)]
@@ -238,14 +249,28 @@ class Arrivals:
             await asyncio.sleep(max(0.0, due - loop.time()))
 
 
-async def resumed(url: str) -> dict[str, int]:
-    """{job: when the log had it that it was let go, ms since the epoch}"""
-    return {
-        event.ref.name: stored.stored_at
-        for stored in await commits_of(url, CELL)
-        for event in stored.commit.events
-        if isinstance(event, EffectApplied)
-    }
+@contextlib.asynccontextmanager
+async def resumed(url: str) -> AsyncIterator[dict[str, int]]:
+    """{job: when the log had it that it was let go, ms since the epoch}; it grows with the log.
+
+    The report of an actuator that was killed after its write is missing where the job has come and gone since.
+    """
+    times: dict[str, int] = {}
+    connection = await connect(url, name="onlooker")
+    try:
+        log = await open_log(JetStream(connection), CELL)
+
+        async def follow() -> None:
+            async for batch in log.follow(0):
+                for stored in batch:
+                    for event in stored.commit.events:
+                        if isinstance(event, EffectApplied | WorkloadStarted | WorkloadFinished):
+                            times.setdefault(event.ref.name, stored.stored_at)
+
+        async with beside(follow()):
+            yield times
+    finally:
+        await connection.close()
 
 
 def _wide() -> Any:

@@ -40,6 +40,7 @@ from muster.runtime.layouts import user_of
 from muster.runtime.logkeeping.snapshotting import let_go
 from muster.runtime.logopening import LogOpening
 from muster.runtime.marking import Marking
+from muster.runtime.memory import give_back
 from muster.runtime.process import Process, Tell
 from muster.runtime.runners.follower import AnyFollower
 from muster.runtime.runners.leader import ClockSkewError
@@ -93,6 +94,7 @@ async def open_process(
     witness
     outside NATS: by this process where it reaches the API server, else by another. Raises KubeConfigError then.
     """
+    give_back()
     # Never the same after a restart: it distinguishes commits and leases.
     name = f"{config.process or socket.gethostname()[:24]}-{secrets.token_hex(3)}"
     clock = clock or SystemClock()

@@ -21,7 +21,6 @@ from muster_cli.api import Api, api_of, mismatch, real_api
 from muster_cli.attacks import attack_findings
 from muster_cli.buschecks import bus_findings
 from muster_cli.clusterchecks import cluster_findings
-from muster_cli.commands.version import nats_server_version
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.findings import Finding, must_fix, record
@@ -32,6 +31,7 @@ from muster_cli.reading import LogPlace, LogReading, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 from muster_cli.rolechecks import role_findings
 from muster_cli.subjects import subject_findings
+from muster_cli.toolchecks import tool_findings
 from muster_cli.treechecks import foreign_leaf, tree_findings
 
 
@@ -58,7 +58,7 @@ async def doctor(
     place, findings = _place(bus, cluster)
     log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
     findings = [
-        _binary(),
+        *await tool_findings(),
         *findings,
         *log,
         *(finding for finding in api if finding.title not in {bad.title for bad in log}),
@@ -92,13 +92,6 @@ def _place(bus: Bus | None, cluster: ClusterOption | None) -> tuple[LogPlace | N
         return place, []
     detail = f"not examined: the log at {instance.url} is that of a `muster up` on another cluster"
     return None, [Finding("note", "log", detail, "name the log of this cluster with --url nats://HOST:PORT")]
-
-
-def _binary() -> Finding:
-    version = nats_server_version()
-    if version:
-        return Finding("ok", "nats-server", f"{version}, for `muster up`")
-    return Finding("note", "nats-server", "not found: `muster up` needs it", "install the extra kube-muster[local]")
 
 
 def _settings() -> tuple[tuple[str, ...], bool]:

@@ -110,7 +110,7 @@ async def _mine(gateway: Gateway | None, source: Source | None, *, recorded: boo
 
 
 async def _read(source: Source | None, out: Output, at: str, asked: JobFilter, ago: int, *, starts: bool) -> ListedJobs:
-    read = await read_at(source, out, at)
+    read = await read_at(source, out, at, promising=starts)
     now = max(read.state.now, read.present)
     _known(read.state.queues.ledger.nodes, asked.queue)
     wanted = replace(asked, ended_after=now - ago)

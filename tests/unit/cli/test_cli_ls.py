@@ -17,16 +17,19 @@ from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import GONE_KEPT, GONE_KEPT_MS, ReadState
 from muster.told.views.story import Story
 from muster_cli.exits import CliError
+from muster_cli.folding import NEVER
 from muster_cli.positions import span_of
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 
 
-def read(*lines: str) -> ReadState:
+def read(*lines: str, promising: bool = True) -> ReadState:
     scene = Play()
     for line in lines:
         scene.line(line)
         scene.settle()
     folder, state = Folder(ReadModel()), ReadState()
+    if not promising:
+        state.promises.next_at = NEVER
     for stored in scene.bench.log:
         folder.fold(state, stored)
     return state
@@ -46,6 +49,17 @@ def busy() -> ReadState:
         "starts stranger/odd",
         "job text/bad refusal=spec.x_cannot_be",
     )
+
+
+def test_the_table_is_the_same_without_promises() -> None:
+    """They are most of the work of a fold."""
+    waiting = ("tree", "synced", *(f"job j{number}" for number in range(12)))
+    promising, plain = read(*waiting), read(*waiting, promising=False)
+    assert promising.promises.next_at != plain.promises.next_at
+    tables = [
+        cells_of(job_rows(one, one.now, starts=False), one.now, wide=False, width=120) for one in (promising, plain)
+    ]
+    assert tables[0] == tables[1]
 
 
 def test_every_job_has_a_row_in_the_order_of_what_it_holds(busy: ReadState) -> None:

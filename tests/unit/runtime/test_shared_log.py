@@ -147,3 +147,15 @@ async def test_one_that_catches_up_slowly_holds_nobody_and_folds_the_same(scene:
         end = await scene.log.end()
         await until(lambda: slow.state.seq == quick.state.seq == end)
     assert encode_state(slow.state) == encode_state(quick.state)
+
+
+async def test_stages_that_are_equally_far_behind_read_the_log_once(scene: Scene) -> None:
+    """As the shards of a watcher are that was killed."""
+    await scene.say(30 * WINDOW)
+    behind = [scene.follower(name) for name in ("queue_sorter", "preemptor", "gang_admitter", "quota_accountant")]
+    async with scene.running(*behind):
+        end = await scene.log.end()
+        await until(lambda: all(each.state.seq == end and each.caught_up for each in behind))
+        assert scene.read == [*range(1, end + 1)]
+        assert scene.log.opened == 2, "all that catch up have one reader, and the process has one"
+    assert {each.state.docket.last for each in behind} == {scene.log._stored[-1].digest}

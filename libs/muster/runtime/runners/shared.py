@@ -2,15 +2,17 @@
 turn.
 
 A follower at its own pace (the publisher), or one that catches up, holds no other: a follower behind by a whole window
-reads for itself, until it is within the window again.
+reads apart, until it is within the window again. Followers that are equally far behind share what they read apart: a
+watcher that starts again has a stage for each resource.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -23,6 +25,9 @@ WINDOW = 10_000
 """Commits that are kept for those that follow at their own pace, or catch up."""
 
 BATCH = 500
+
+REREAD = 8
+"""Batches before the window that are kept for others that catch up."""
 
 
 class MeasuredLog(Log, Protocol):
@@ -76,6 +81,82 @@ class Cursor:
         self._log.leave(self)
 
 
+class Batch(NamedTuple):
+    """Commits in their order. ``last``: digest of the commit before the first."""
+
+    after: int
+    last: bytes
+    commits: list[Stored]
+
+    def later(self, after: int, last: bytes) -> list[Stored]:
+        """Those after a commit; none where the commit is not before one of them."""
+        index = after - self.after
+        if not 0 <= index < len(self.commits):
+            return []
+        before = self.commits[index - 1].digest if index else self.last
+        return self.commits[index:] if before == last else []
+
+
+class Rereading:
+    """What lies before the window, for all that catch up: the first to ask reads, and others take what was read."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._askers = 0
+        self._batches: deque[Batch] = deque(maxlen=REREAD)
+        self._readers: dict[tuple[int, bytes], AsyncGenerator[list[Stored], None]] = {}
+        """Those at rest, by sequence and digest of the last commit that they gave."""
+        self._reads: dict[tuple[int, bytes], asyncio.Task[list[Stored]]] = {}
+
+    def enter(self) -> None:
+        self._askers += 1
+
+    async def leave(self) -> None:
+        """The last that leaves closes the readers."""
+        self._askers -= 1
+        if not self._askers:
+            reads, self._reads = self._reads, {}
+            readers, self._readers = self._readers, {}
+            self._batches.clear()
+            for read in reads.values():
+                read.cancel()
+            await asyncio.gather(*reads.values(), return_exceptions=True)
+            for reader in readers.values():
+                await reader.aclose()
+
+    async def next(self, after: int, last: bytes) -> list[Stored]:
+        """The next commits; none at the end of the log. ``last``: digest of the commit at ``after``.
+
+        Raises what the log raises.
+        """
+        for batch in self._batches:
+            if later := batch.later(after, last):
+                return later
+        read = self._reads.get((after, last))
+        if read is None:
+            read = self._reads[after, last] = asyncio.get_running_loop().create_task(self._read(after, last))
+        await asyncio.wait((read,))  # One that is cancelled meanwhile leaves the read to the others.
+        return read.result()
+
+    async def _read(self, after: int, last: bytes) -> list[Stored]:
+        place = after, last
+        reader: AsyncGenerator[list[Stored], None] | None
+        reader = self._readers.pop(place, None) or self._log.follow(after, last)
+        try:
+            commits = await anext(reader)
+            if commits:
+                self._batches.append(Batch(after, last, commits))
+                end = commits[-1].seq, commits[-1].digest
+                rests, self._readers[end] = self._readers.get(end), reader
+                reader = rests
+            return commits
+        finally:
+            if self._reads.get(place) is asyncio.current_task():
+                del self._reads[place]
+            if reader is not None:
+                await reader.aclose()
+
+
 class SharedLog:
     """A Log whose followers share a reader. Call :meth:`begin`, then run :meth:`pump` beside the followers.
 
@@ -90,6 +171,7 @@ class SharedLog:
         self._base = 0
         """Sequence before the first commit kept."""
         self._cursors: dict[Cursor, None] = {}
+        self._rereading = Rereading(log)
         self.folding = Folding()
         """The states that have caught up."""
         self.end_reached = False
@@ -144,14 +226,16 @@ class SharedLog:
 
     async def earlier(self, cursor: Cursor, last: bytes) -> AsyncGenerator[list[Stored], None]:
         """What lies before the window; it is read apart."""
-        while cursor.after < self._base:
-            async with aclosing(self._log.follow(cursor.after, last)) as stream:
-                async for batch in stream:
-                    if not batch:
-                        break
+        self._rereading.enter()
+        try:
+            while cursor.after < self._base:
+                batch = await self._rereading.next(cursor.after, last)
+                if batch:
                     last = batch[-1].digest
                     cursor.move(batch[-1].seq)
                     yield batch
+        finally:
+            await self._rereading.leave()
 
     async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """As :meth:`ports.Log.follow`."""
