@@ -238,12 +238,12 @@ _CHECKED: dict[str, Callable[[str], Any]] = {
     "flavors": read_flavors,
 }
 """Annotations that are no field of Rules: deploy/policies read ``reapplied``; the flavors are a part of the tree."""
-RETIRED: Mapping[str, Mapping[str, str]] = {
+RETIRED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "borrow-freely": {},
-    "preset": {"fair": "order: share", "checkpointed": "least-attained: 4h,32h"},
+    "preset": {"fair": ("order", "share"), "checkpointed": ("least-attained", "4h,32h")},
 }
-"""Annotations that an earlier build had, each with the annotation to write instead of a value. A tree with one is
-refused, and so does not decide otherwise in silence.
+"""Annotations that an earlier build had, each with what to write instead of a value: (annotation, its value). A tree
+with one is refused, and so does not decide otherwise in silence.
 """
 KNOWN = (*_READERS, *_CHECKED)
 """The known annotations, without prefix."""
@@ -257,8 +257,8 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
         row = _READERS.get(name)
         try:
             if name in RETIRED:
-                instead = RETIRED[name].get(texts[name], "")
-                raise _wrong("replaced", instead=f"{PREFIX}/{instead}") if instead else _wrong("retired")
+                key, value = RETIRED[name].get(texts[name], ("", ""))
+                raise _wrong("replaced", value, key=f"{PREFIX}/{key}") if key else _wrong("retired")
             if row is not None:
                 values[row[0]] = row[1](texts[name])
             elif name in _CHECKED:
