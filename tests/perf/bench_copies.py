@@ -56,9 +56,9 @@ class Ruled(NamedTuple):
 
 
 DEFAULT = Ruled("default", {})
-PRESETS = (
-    Ruled("preset fair", {"preset": "fair"}),
-    Ruled("preset checkpointed, half save", {"preset": "checkpointed"}, HALF),
+OPTIONS = (
+    Ruled("order share", {"order": "share"}),
+    Ruled("least attained, half save", {"least-attained": "4h,32h"}, HALF),
 )
 
 
@@ -104,7 +104,7 @@ def rows(names: Iterable[str]) -> Iterator[Row]:
         for policy in RECLAIMING:
             yield Row(trace, policy, DEFAULT)
         if trace == PHILLY:
-            yield from (Row(trace, MUSTER, ruled) for ruled in PRESETS)
+            yield from (Row(trace, MUSTER, ruled) for ruled in OPTIONS)
             yield Row(trace, "kueue-like", Ruled("half save", {}, HALF))
 
 

@@ -29,7 +29,7 @@ REFERENCES = ("fifo", "best-effort-fifo", "static-quota", "kueue-like", "kai-lik
 UNBOUND = ("fifo", "best-effort-fifo", "sjf", "srtf")
 """Policies that know no quota."""
 RECLAIMING = ("kueue-like", "kai-like")
-FAIR = {"preset": "fair"}
+SHARE = {"order": "share"}
 WEEK_MS = 7 * 24 * 3_600_000
 GRACES = ("0s", "60s", "5m", "15m", "1h")
 HALF = Stops(checkpoint=1_800_000, checkpointing=500, restart=60_000)
@@ -49,7 +49,7 @@ FILES = {"64 GPUs": "muri_testbed_64gpu.csv", "gang-heavy": "muri_trace1_gang.cs
 Case = tuple[str, Trace, str, dict[str, str], Stops]
 """(name, trace, policy, rules of the tree, what a stop costs)"""
 
-OURS = (("preset fair", FAIR), ("default", {}))
+OURS = (("order share", SHARE), ("default", {}))
 
 FIGURES: Mapping[str, Callable[[SimulationMetrics, int], float]] = {
     "mean completion, s": lambda found, _: found.jct_mean_s or 0,
@@ -84,7 +84,7 @@ def measure_policies(traces: Path, say: Progress) -> Table:
     found: dict[str, float] = {}
     for policy in REFERENCES:
         _run(found, say, policy, trace, policy, {})
-    _run(found, say, "muster, preset fair", trace, MUSTER, FAIR)
+    _run(found, say, "muster, order share", trace, MUSTER, SHARE)
     coverage = Coverage()
     _run(found, say, "muster, default", trace, MUSTER, {}, hears=coverage.fold)
     for week, named in enumerate(("first", "second")):
@@ -104,17 +104,16 @@ def measure_policies(traces: Path, say: Progress) -> Table:
 def options(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks without a reclaim grace. Aims: mean completion of 22,500 s and no more lost than by "
-        "kueue-like; where half of the jobs save their work, 17,000 s and a quarter of what kueue-like loses. `preset "
-        "fair`: `muster.dev/preset: fair`. `half save`: half of the jobs "
-        "note a checkpoint every 1,800 s, and all take 60 s to work again. `preset "
-        "checkpointed`: `muster.dev/least-attained: 4h,32h`."
+        "kueue-like; where half of the jobs save their work, 17,000 s and a quarter of what kueue-like loses. `half "
+        "save`: half of the jobs note a checkpoint every 1,800 s, and all take 60 s to work again. `least attained`: "
+        "`muster.dev/least-attained: 4h,32h`."
     )
     return _grid("Options of a tree on the Philly trace", about, opted(traces), say)
 
 
 def opted(traces: Path) -> Iterator[Case]:
     trace = two_weeks(traces)
-    served = ("preset checkpointed", {"preset": "checkpointed"})
+    served = ("least attained", {"least-attained": "4h,32h"})
     for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (*OURS[1:], served))):
         for named, rules in ours:
             yield f"muster, {named}{saving}", trace, MUSTER, rules, stops

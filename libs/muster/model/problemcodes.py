@@ -22,6 +22,7 @@ ObjectCode = Literal[
     "not_a_uid",
     "none_of",
     "retired",
+    "replaced",
     "neither",
     "not_a_quantity",
     "negative",

@@ -44,7 +44,7 @@ BROKEN = FaultSchedule(
 
 TRACES = {
     "philly-default": Recipe(trace(philly(400, 2))),
-    "philly-fair": Recipe(trace(philly(400, 2), preset="fair")),
+    "philly-fair": Recipe(trace(philly(400, 2), order="share")),
     "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h")),
     "philly-reclaim-grace": Recipe(trace(philly(200, 2), reclaim_grace="15m")),
     "philly-placed": Recipe(trace(philly(200, 2), placement="pack")),

@@ -28,7 +28,7 @@ def test_a_gang_of_three_quarters_gets_in_against_a_stream_of_small_jobs(tmp_pat
     queues = {own: {"min": 0, "max": gpus}, "q": {"min": gpus if own == "q" else 0, "max": gpus}}
     cluster = {"nodes": [{"count": gpus // 8, "gpus": 8}], "queues": queues}
     made = trace(tmp_path, cluster, f"big,{own},{gpus * 3 // 4},300,60\n{stream('q', gpus, 2400)}")
-    found = run(Trace(replace(made.cluster, rules={"preset": "fair"}), made.jobs))
+    found = run(Trace(replace(made.cluster, rules={"order": "share"}), made.jobs))
     assert starts(found.history)["big"] <= 300 + AGE_S
     assert found.metrics.quota_violation_gpu_s == 0
 

@@ -40,6 +40,7 @@ TEMPLATES: dict[str, str] = {
     "shares_not_given": "pod set {value} asks for a share of a GPU; with this placement (MUSTER_PLACEMENT) only pods "
     "with schedulerName: muster in their template get one",
     "retired": "the rule no longer exists; remove the annotation",
+    "replaced": "presets no longer exist; write {key}: {value} instead",
     "neither": "{value!r} is neither {choices[0]} nor {choices[1]}",
     "not_a_quantity": "{value!r} is not a quantity such as 500m, 4 or 14Gi",
     "negative": "{value!r} is negative",

@@ -11,6 +11,7 @@ from kit.words import in_words
 from muster.core.learned import ENOUGH_RUNS, kinds_of
 from muster.core.queueing.sorterstate import LONGEST_MS, Learned
 from muster.core.quota.trees.rules import read_rules
+from muster.model.quota import DEFAULT_RULES
 from muster.tracesim.model import Trace
 
 ONE = facts.vector(gpu=1)
@@ -83,33 +84,18 @@ def test_a_longer_job_counts_as_queued_later_and_never_later_than_the_bound() ->
 
 
 @pytest.mark.parametrize(
-    ("texts", "says"),
+    ("name", "value", "says"),
     [
-        ({}, {"order": "learned"}),
-        ({"preset": "fair"}, {"order": "share"}),
-        ({"preset": "fair", "order": "time"}, {"order": "time"}),
-        ({"preset": "checkpointed"}, {"least_attained_ms": (4 * 3_600_000, 32 * 3_600_000)}),
+        ("borrow-freely", "4h", "the rule no longer exists; remove the annotation"),
+        ("preset", "thrifty", "the rule no longer exists; remove the annotation"),
+        ("preset", "fair", "presets no longer exist; write muster.dev/order: share instead"),
+        ("preset", "checkpointed", "presets no longer exist; write muster.dev/least-attained: 4h,32h instead"),
     ],
 )
-def test_a_preset_stands_for_rules_that_a_tree_may_set_otherwise(
-    texts: dict[str, str], says: dict[str, object]
-) -> None:
-    rules, wrong = read_rules(texts)
-    assert wrong == []
-    assert {name: getattr(rules, name) for name in says} == says
-
-
-def test_a_preset_that_is_none_refuses_the_tree() -> None:
-    assert list(map(in_words, read_rules({"preset": "fast"})[1])) == [
-        "annotation muster.dev/preset: 'fast' is neither fair nor checkpointed"
-    ]
-
-
-@pytest.mark.parametrize(("name", "value"), [("borrow-freely", "4h"), ("preset", "thrifty")])
-def test_a_rule_of_an_earlier_build_refuses_the_tree(name: str, value: str) -> None:
-    assert list(map(in_words, read_rules({name: value})[1])) == [
-        f"annotation muster.dev/{name}: the rule no longer exists; remove the annotation"
-    ]
+def test_a_rule_of_an_earlier_build_refuses_the_tree(name: str, value: str, says: str) -> None:
+    rules, wrong = read_rules({name: value})
+    assert rules == DEFAULT_RULES
+    assert list(map(in_words, wrong)) == [f"annotation muster.dev/{name}: {says}"]
 
 
 def test_an_order_that_is_none_refuses_the_tree() -> None:

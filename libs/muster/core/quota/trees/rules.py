@@ -25,11 +25,6 @@ from muster.model.text import clean, shorten
 
 PAUSABLE = ("admissions", "evictions")
 ORDERS = ("share", "time", "learned")
-PRESETS: Mapping[str, Mapping[str, str]] = {
-    "fair": {"order": "share"},
-    "checkpointed": {"least-attained": "4h,32h"},
-}
-"""Preset -> its annotations; a tree may set other values."""
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
@@ -240,16 +235,16 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only the half-life is set."""
 _CHECKED: dict[str, Callable[[str], Any]] = {
-    "preset": _choice(*PRESETS),
     "reapplied": reapplied,
     "flavors": read_flavors,
 }
-"""Annotations that are no field of Rules: deploy/policies read ``reapplied``, a preset becomes its annotations, and
-the flavors are a part of the tree.
-"""
-RETIRED: Mapping[str, tuple[str, ...]] = {"borrow-freely": (), "preset": ("thrifty",)}
-"""Annotations of rules that an earlier build had, each with the values that are gone; without values, all. A tree with
-one is refused, and so does not decide otherwise in silence.
+"""Annotations that are no field of Rules: deploy/policies read ``reapplied``; the flavors are a part of the tree."""
+RETIRED: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "borrow-freely": {},
+    "preset": {"fair": ("order", "share"), "checkpointed": ("least-attained", "4h,32h")},
+}
+"""Annotations that an earlier build had, each with what to write instead of a value: (annotation, its value). A tree
+with one is refused, and so does not decide otherwise in silence.
 """
 KNOWN = (*_READERS, *_CHECKED)
 """The known annotations, without prefix."""
@@ -259,16 +254,16 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
     """The rules, and the error of each unreadable annotation; unknown names are ignored."""
     values: dict[str, Any] = {}
     wrong: list[FieldProblem] = []
-    settings = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
-    for name in sorted(settings):
+    for name in sorted(texts):
         row = _READERS.get(name)
         try:
-            if name in RETIRED and settings[name] in (RETIRED[name] or (settings[name],)):
-                raise _wrong("retired")
+            if name in RETIRED:
+                key, value = RETIRED[name].get(texts[name], ("", ""))
+                raise _wrong("replaced", value, key=f"{PREFIX}/{key}") if key else _wrong("retired")
             if row is not None:
-                values[row[0]] = row[1](settings[name])
+                values[row[0]] = row[1](texts[name])
             elif name in _CHECKED:
-                _CHECKED[name](settings[name])
+                _CHECKED[name](texts[name])
         except RuleError as err:
             wrong.append(annotation(name, err))
     # Values equal to the default are left out: an encoding omits a default by identity, and a decoded text is new.
