@@ -123,8 +123,9 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
         Use within an amount by flavor leaves this part alone; negative where the use is beyond the guarantee.
         """
         left = self.guaranteed.get(resource, 0) - used.get(resource, 0)
+        prefix = f"{resource}@"
         for name, least in self.guaranteed.items():
-            if name.startswith(f"{resource}@"):
+            if "@" in name and name.startswith(prefix):
                 left += min(used.get(name, 0), least) - least
         return left
 
