@@ -11,7 +11,7 @@ from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
+from muster.events.decisions import GangAdmitted, GangDeferred, QuotaDenied, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
 from muster.model.elastic import Elastic, ScaledGroup
@@ -390,3 +390,17 @@ def test_an_answer_that_comes_after_the_release_notes_no_flavor() -> None:
     late = GangDeferred(cause=Cause(1, 0), ref=one.ref, attempt=1, queue="root/a", shortage=short, without=without)
     queuefolds.deferred(queues, Position(3, 0, 3), late)
     assert not queues.passed
+
+
+def test_a_job_refused_by_its_type_and_by_the_total_waits_for_its_type() -> None:
+    scene = Types()
+    scene.flavors({"h100": 4, "a100": 4}, leaf("a", {}), leaf("b", {}), reclaim="disabled")
+    scene.asks("a/h", 4, order="h100")
+    scene.asks("a/a", 4, order="a100")
+    scene.asks("b/waits", 4, order="h100")
+    denied = scene.bench.happened(QuotaDenied)
+    assert [(event.ref.key, event.short.resource) for event in denied] == [("b/waits", f"{GPU}@h100")]
+    scene.ends("a/a")  # The total has room, the type has none: nothing is tried again.
+    assert len(scene.bench.happened(QuotaDenied)) == 1 and not scene.on("b/waits")
+    scene.ends("a/h")
+    assert scene.on("b/waits") == "h100"
