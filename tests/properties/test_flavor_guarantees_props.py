@@ -172,7 +172,6 @@ class SharedOnNodes(Shared):
         self.jobs[name] = sets, order
         self.scene.asks(name, *sets, order=",".join(order))
 
-
     def settles(self) -> None:
         """Only who has places runs; the pods of a type are no more than its nodes."""
         super().settles()

@@ -140,8 +140,9 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
         """
         guaranteed = self.guaranteed if guaranteed is None else guaranteed
         left = guaranteed.get(resource, 0) - used.get(resource, 0)
+        prefix = f"{resource}@"
         for name, least in guaranteed.items():
-            if name.startswith(f"{resource}@"):
+            if "@" in name and name.startswith(prefix):
                 left += min(used.get(name, 0), least) - least
         return left
 

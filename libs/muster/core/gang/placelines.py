@@ -207,7 +207,7 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
 def back_to(state: AdmitterState, uid: str, flavors: Flavors) -> Unplaced | None:
     """The job is tried on the nodes of flavors again: it no longer waits for room there."""
     passed = state.passed.get(uid, {})
-    unplaced = passed.pop(flavors_text(flavors), None)
+    unplaced = passed.pop(flavors_text(flavors), None) if passed else None
     if unplaced is not None:
         _leaves(state, unplaced)
         if not passed:

@@ -212,6 +212,8 @@ def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
     age are ruled out at a glance.
     """
     queues, heads = state.queues, state.heads
+    if not heads.is_due(queues, state.now):
+        return
     refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
     for queue in heads.due(queues, state.age_claims, state.now, refused):
         yield queues.jobs[heads.heads[queue].uid]

@@ -244,9 +244,10 @@ class Heads(Struct):
             node = ledger.nodes.get(path) if path not in but else None
             used, held = ledger.used.get(path, _NOTHING), ledger.claims.total.extra.get(path, _NOTHING)
             for name, most in node.limit.items() if node is not None else ():
-                asks = by_resource.get(name)
-                room = most - used.get(name, 0) - held.get(name, 0)
-                if asks and asks[-1][0] > room:
+                if name not in by_resource:
+                    continue
+                asks, room = by_resource[name], most - used.get(name, 0) - held.get(name, 0)
+                if asks[-1][0] > room:
                     refused.large.append((path, name, max(room, 0)))
                     refused.most += len(asks) - bisect_left(asks, (max(room, 0) + 1, ""))
         return refused
@@ -263,6 +264,15 @@ class Heads(Struct):
         chain, asks = chain_of(queue)[1:], self.heads[queue].asks
         return queue in among.sure or any(
             path in chain and asks.get(name, 0) > room for path, name, room in among.large
+        )
+
+    def is_due(self, queues: Queues, now: int) -> bool:
+        """Whether some head has waited beyond the age limit of its tree."""
+        trees = queues.ledger.trees
+        return any(
+            0 < trees[root].rules.age_limit_ms <= now - order[0][0]
+            for root, order in self.order.items()
+            if root in trees
         )
 
     def due(self, queues: Queues, rests: AgeClaims, now: int, among: Refused | None) -> Iterator[str]:
@@ -324,24 +334,27 @@ def left_of(
     The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``leaving``: amounts
     of leaving jobs, negative.
     """
-    nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
     names = ledger.guaranteed.get(root_of(queue), _NOTHING)
 
-    def left(path: str, name: str, most: int) -> int:
-        return most - ledger.used.get(path, _NOTHING).get(name, 0) - leaving.get(path, _NOTHING).get(name, 0)
+    def taken(path: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        return ledger.used.get(path, _NOTHING), leaving.get(path, _NOTHING)
 
     if ledger.by_shares(queue):
-        mine = ledger.fair.shares.get(queue, {})
-        some = {name: left(queue, name, divided.share.amount) for name, divided in mine.items()}
+        mine, (used, going) = ledger.fair.shares.get(queue, {}), taken(queue)
+        some = {name: divided.share.amount - used.get(name, 0) - going.get(name, 0) for name, divided in mine.items()}
         return (lambda name: some.get(name, UNBOUNDED)) if some and min(some.values()) >= 0 else None
     # At the root there is no outside to claim from.
-    giving = [node for node in nodes if "/" in node.path and node.path in paths]
+    inner = [path for path in chain_of(queue) if path in paths and "/" in path and path in ledger.nodes]
+    giving = [(ledger.nodes[path].owes, *taken(path)) for path in inner]
 
     def guaranteed(name: str) -> int:
         if name not in names:
             return UNBOUNDED
-        parts = dict.fromkeys((name, total_of(name)))  # What a total has beside its flavors is for any flavor.
-        return max((left(node.path, one, node.owes.get(one, 0)) for node in giving for one in parts), default=-1)
+        parts = (name, total_of(name)) if "@" in name else (name,)  # The rest of a total is for any flavor.
+        rests = [
+            least.get(one, 0) - used.get(one, 0) - going.get(one, 0) for least, used, going in giving for one in parts
+        ]
+        return max(rests, default=-1)
 
     return guaranteed
 

@@ -226,7 +226,7 @@ def withdraw(queues: Queues, job: Job) -> None:
 def back_to(queues: Queues, uid: str, flavors: Flavors) -> int:
     """There is room on the nodes of flavors, or the job is tried there again; returns the attempt that found none."""
     passed = queues.passed.get(uid, {})
-    attempt = passed.pop(flavors_text(flavors), 0)
+    attempt = passed.pop(flavors_text(flavors), 0) if passed else 0
     if attempt and not passed:
         del queues.passed[uid]
     return attempt

@@ -5,7 +5,7 @@ Kinds of refusal for a workload without a place in the KAI queues are here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -179,11 +179,10 @@ def _demanded(
     """
     queues, uid = state.queues, workload.ref.uid
     demand = queues.demand_of(workload, leaf, priority)
-    tree = queues.ledger.tree_of(leaf)
     if not demand.flavors or (job is not None and job.status != "waiting"):
         return demand, (), queues.flavor_waits.get(uid, 0)
     claim = queues.ledger.claims.by_uid.get(uid)
-    options = demands_of(tree, leaf, workload) if tree is not None else ()
+    options = demands_of(queues.ledger.trees[root_of(leaf)], leaf, workload)
     if len(options) == 1 or (claim is not None and claim.firm):
         return demand, (), queues.flavor_waits.get(uid, 0)
     until = 0
@@ -203,14 +202,17 @@ def _queued_since(state: SorterState, workload: Workload, job: Job | None) -> in
 
 def _is_hopeless(ledger: Ledger, leaf: str, demand: Demand) -> bool:
     """Whether the demand alone is above a max of its path."""
-    path = [ledger.nodes[at] for at in chain_of(leaf) if at in ledger.nodes]
-    return any(amount > node.limit.get(name, amount) for node in path for name, amount in counted(demand).items())
+    amounts, nodes = counted(demand), ledger.nodes
+    limits = [nodes[path].limit for path in chain_of(leaf) if path in nodes]
+    return any(amounts[name] > limit[name] for limit in limits for name in limit if name in amounts)
 
 
 MOST_OTHERS = 8
 """The most further alternatives named to the gang admitter."""
-HOPELESS, PASSED = 8, 4
-"""Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room."""
+HOPELESS, PASSED, BORROWS = 8, 4, 2
+"""Ranks of alternatives: no release gives enough quota; the quota fits, and the nodes have no room; no guarantee covers
+the demand.
+"""
 
 
 def best_of(
@@ -222,30 +224,38 @@ def best_of(
     before borrowed, borrowed before what has no room on the nodes, this before what no release can give.
     """
     ledger, passed, ranked = queues.ledger, queues.passed.get(uid, {}), list[tuple[int, int, Demand]]()
+    free = _free(ledger, leaf)
+    by_total = {name: asked for name, asked in demands[0].request.items() if "@" not in name}
+    may_be_owed: bool | None = None
     fitting: list[Demand] = []
     for index, demand in enumerate(demands):
         if passed and flavors_text(demand.flavors) in passed:
-            ranked.append((PASSED + _right_to(ledger, leaf, demand), index, demand))
-            continue
-        short = ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)
-        if short is None:
+            rank = PASSED
+        elif demand.preemptible and any(demand.request[name] > free[name] for name in free if name in demand.request):
+            rank = HOPELESS if _is_hopeless(ledger, leaf, demand) else 0
+        elif (short := ledger.shortfall(leaf, demand, queues.proposed, now=now, uid=uid)) is not None:
+            rank = HOPELESS if short.hopeless else 0
+        else:
             fitting.append(demand)
             if not queues.places or len(fitting) > MOST_OTHERS:
                 break
             continue
-        rank = HOPELESS if short.hopeless else _right_to(ledger, leaf, demand)
-        ranked.append((rank, -1 if demand == waits else index, demand))
+        if may_be_owed is None:  # The totals are the same under all alternatives.
+            may_be_owed = ledger.owed(leaf, structs.replace(demand, request=by_total))
+        if rank != HOPELESS:
+            rank += _right_to(ledger, leaf, demand) if may_be_owed else BORROWS
+        ranked.append((rank, -1 if demand == waits and rank < PASSED else index, demand))
     if fitting:
         return fitting[0], fitting[1:]
     return min(ranked, key=lambda row: row[:2])[2], ()
 
 
 def _right_to(ledger: Ledger, leaf: str, demand: Demand) -> int:
-    """0 for a demand that is owed, 2 for a borrower; 1 for a demand that is owed of any flavor, where other queues use
-    too little of these flavors beyond their guarantees: no job leaves there.
+    """0 for a demand that is owed, BORROWS for a borrower; 1 for a demand owed of any flavor, where other queues
+    use too little of these flavors beyond their guarantees: no job leaves there.
     """
     if not ledger.owed(leaf, demand):
-        return 2
+        return BORROWS
     if ledger.by_flavor(leaf, demand):
         return 0
     return int(any(ledger.lent(leaf, name) < asked for name, asked in demand.request.items() if "@" in name))
@@ -260,26 +270,22 @@ def give_way(state: SorterState) -> None:
     together, queues in the order of their turns.
     """
     ledger, book, scratch = state.queues.ledger, state.queues.book, Scratch()
-    trees = {tree.root: (tree, _free(ledger, tree)) for tree in ledger.trees.values() if tree.flavors}
+    trees = {tree.root: (tree, _free(ledger, tree.root)) for tree in ledger.trees.values() if tree.flavors}
     for _, queue in state.lineup.order if trees else ():
-        keys, (tree, free) = book.queues.get(queue), trees.get(root_of(queue), _NO_TREE)
-        if not keys or tree is None:
+        if queue not in book.queues or (root := root_of(queue)) not in trees:
             continue
+        tree, free = trees[root]
         claims = _may_claim(ledger, tree, queue)
-        if not claims and max(free.values(), default=0) <= 0:
-            continue
-        hopeful = [book.shapes[key] for key in keys if _is_hopeful(state, tree, free, key, claims=claims)]
+        hopeful = [*_hopeful(state, tree, free, book.queues[queue], claims=claims)]
         for shape in sorted(hopeful, key=lambda shape: shape.waiting[0]) if len(hopeful) > 1 else hopeful:
             _rechecked(state, shape, scratch)
 
 
-_NO_TREE: tuple[QuotaTree | None, Mapping[str, int]] = None, {}
-
-
-def _free(ledger: Ledger, tree: QuotaTree) -> dict[str, int]:
-    """{resource by flavor: what the root has free}"""
-    rooms = ((name, ledger.headroom(tree.root, name)) for name in tree.flavored)
-    return {name: UNBOUNDED if room is None else room for name, room in rooms}
+def _free(ledger: Ledger, path: str) -> dict[str, int]:
+    """{resource by flavor: what the root above a path has free}"""
+    tree, root = ledger.trees[root_of(path)], ledger.nodes[root_of(path)]
+    used: Mapping[str, int] = ledger.used.get(root.path, {})
+    return {name: root.limit.get(name, UNBOUNDED) - used.get(name, 0) for name in tree.flavored}
 
 
 def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
@@ -294,23 +300,35 @@ def _may_claim(ledger: Ledger, tree: QuotaTree, queue: str) -> bool:
     return False
 
 
-def _is_hopeful(state: SorterState, tree: QuotaTree, free: Mapping[str, int], key: str, *, claims: bool) -> bool:
-    """At a glance: whether another alternative of a waiting shape may have room at the root, or is within a guarantee,
-    and the present one is not. ``claims``: a guarantee of its path has something left.
+def _hopeful(
+    state: SorterState, tree: QuotaTree, free: Mapping[str, int], keys: Iterable[str], *, claims: bool
+) -> Iterator[Shape]:
+    """At a glance: the waiting shapes with another alternative that may have room at the root, or that is within a
+    guarantee while the present one is not. ``claims``: a guarantee of their path has something left.
     """
-    shape, ledger = state.queues.book.shapes[key], state.queues.ledger
-    if not shape.waiting or shape.open or not shape.demand.flavors:
-        return False
-    others = _others(state, tree, key, shape)
-    for _, parts in others:
-        for name, asked in parts:
-            if asked > free[name]:
+    shapes, ledger = state.queues.book.shapes, state.queues.ledger
+    for key in keys:
+        shape = shapes[key]
+        if not shape.waiting or shape.open:
+            continue
+        others = tree.demands.get((key,))
+        if others is None:
+            others = _others(state, tree, key, shape)
+        for _, parts in others:
+            for name, asked in parts:
+                if asked > free[name]:
+                    break
+            else:
+                yield shape
                 break
         else:
-            return True
-    if not claims or not others or _right_to(ledger, shape.queue, shape.demand) == 0:
-        return False
-    return any(_right_to(ledger, shape.queue, demand) == 0 for demand, _ in others)
+            if (
+                claims
+                and others
+                and _right_to(ledger, shape.queue, shape.demand) != 0
+                and any(_right_to(ledger, shape.queue, demand) == 0 for demand, _ in others)
+            ):
+                yield shape
 
 
 Parts = Sequence[tuple[str, int]]
@@ -318,15 +336,12 @@ Parts = Sequence[tuple[str, int]]
 
 def _others(state: SorterState, tree: QuotaTree, key: str, shape: Shape) -> Sequence[tuple[Demand, Parts]]:
     """The other alternatives of a shape, with the amounts by flavor: kept with the tree, the same for all its jobs."""
-    known: Sequence[tuple[Demand, Parts]] | None = tree.demands.get((key,))
-    if known is None:
-        workload = state.queues.workloads.get(shape.waiting[0].uid)
-        others = demands_of(tree, shape.queue, workload) if workload is not None else ()
-        others = tuple(demand for demand in others if demand.flavors != shape.demand.flavors)
-        parts = ([(name, asked) for name, asked in demand.request.items() if "@" in name] for demand in others)
-        known = tuple(zip(others, parts, strict=True))
-        if shape.demand.basis and workload is not None:
-            tree.demands[key,] = known
+    workload = state.queues.workloads.get(shape.waiting[0].uid)
+    demands = demands_of(tree, shape.queue, workload) if workload is not None else ()
+    others = [demand for demand in demands if demand.flavors != shape.demand.flavors]
+    known = [(demand, [(name, asked) for name, asked in demand.request.items() if "@" in name]) for demand in others]
+    if shape.demand.basis and workload is not None:
+        tree.demands[key,] = known
     return known
 
 

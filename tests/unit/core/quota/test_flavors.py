@@ -15,7 +15,7 @@ from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
 from muster.core.quota.trees.treesource import read_tree
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, GangDeferred, PlacesFound, WorkloadQueued
+from muster.events.decisions import GangAdmitted, GangDeferred, PlacesFound, QuotaDenied, WorkloadQueued
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.events.facts import NodeObserved
 from muster.model.elastic import Elastic, ScaledGroup
@@ -471,3 +471,17 @@ def test_a_root_without_a_limit_of_a_flavor_lends_without_an_end() -> None:
     queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "c/owed"]
     assert [event.flavors["set0"] for event in queued] == [("h100",)], "the total is short, and no H100 is"
     scene.bench.sound()
+
+
+def test_a_job_refused_by_its_type_and_by_the_total_waits_for_its_type() -> None:
+    scene = Types()
+    scene.flavors({"h100": 4, "a100": 4}, leaf("a", {}), leaf("b", {}), reclaim="disabled")
+    scene.asks("a/h", 4, order="h100")
+    scene.asks("a/a", 4, order="a100")
+    scene.asks("b/waits", 4, order="h100")
+    denied = scene.bench.happened(QuotaDenied)
+    assert [(event.ref.key, event.short.resource) for event in denied] == [("b/waits", f"{GPU}@h100")]
+    scene.ends("a/a")  # The total has room, the type has none: nothing is tried again.
+    assert len(scene.bench.happened(QuotaDenied)) == 1 and not scene.on("b/waits")
+    scene.ends("a/h")
+    assert scene.on("b/waits") == "h100"

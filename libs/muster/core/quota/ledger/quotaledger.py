@@ -126,6 +126,8 @@ class Ledger(Books):
         """
         others = self.held_from(queue, demand, *scratches, now=now) if held is None else held
         amounts = sorted(counted(demand).items())
+        if demand.flavors:
+            amounts = [part for part in amounts if "@" in part[0]] + [part for part in amounts if "@" not in part[0]]
         weighted = self.shares.names
         for node, parts, kept in self.taken(queue, *scratches):
             beside = others.extra.get(node.path, _NOTHING)
@@ -136,7 +138,7 @@ class Ledger(Books):
                 used = 0
                 for part in parts:
                     used += part.get(name, 0)
-                claimed, spared = beside.get(name, 0), kept.get(name, 0)
+                claimed, spared = beside.get(name, 0) if beside else 0, kept.get(name, 0) if kept else 0
                 if used + claimed + spared + asked > limit:
                     yield short_of(self.claims, node, name, asked, used, limit, held=claimed, kept=spared)
 
@@ -180,7 +182,9 @@ class Ledger(Books):
         amount.
         """
         most = node.limit.get(resource)
-        share = self.shares.runtime.get(node.path, _NOTHING).get(resource) if self.shares.names else None
+        if not self.shares.names:
+            return most
+        share = self.shares.runtime.get(node.path, _NOTHING).get(resource)
         if share is None or most is None:
             return most if share is None else share
         return min(most, share)
@@ -294,9 +298,9 @@ class Ledger(Books):
             return None
         if of_min:
             return node.guaranteed.get(resource, 0) - self.firm.get(path, _NOTHING).get(resource, 0)
-        if not self.lends:
-            return self.headroom(path, resource)
         limit = self.limit(node, resource)
+        if not self.lends:
+            return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
         taken = next(((*parts, kept) for node, parts, kept in self.taken(queue) if node.path == path), None)
         return None if limit is None or taken is None else limit - sum(part.get(resource, 0) for part in taken)
 

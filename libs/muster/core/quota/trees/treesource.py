@@ -138,10 +138,7 @@ class _TreeReader:
         if path == ROOT:
             guaranteed, limit = self._of_root(spec, guaranteed, limit)
         above = self._flavors(path, spec.attributes, place, above)
-        if above and path != ROOT:
-            listed = {self.parts[name] for name in self.parts if flavor_of(name) in above}
-            none = {name: 0 for name in self.parts if self.parts[name] in listed and flavor_of(name) not in above}
-            limit = dict(sorted((limit | none).items()))
+        limit = self._of_listed(limit, above) if path != ROOT else limit
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
                 over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
@@ -210,6 +207,12 @@ class _TreeReader:
             add_into(sums, {self.parts[name]: amounts[name]})
         sums = {name: whole for name, whole in sums.items() if name not in amounts or (least and whole > amounts[name])}
         return dict(sorted((amounts | sums).items())) if sums else amounts
+
+    def _of_listed(self, limit: Vector, listed: tuple[str, ...]) -> Vector:
+        """The max of a node with a list of flavors: nothing of the types of the same resources that it leaves out."""
+        told_apart = {self.parts[name] for name in self.parts if flavor_of(name) in listed}
+        none = {name: 0 for name in self.parts if self.parts[name] in told_apart and flavor_of(name) not in listed}
+        return dict(sorted((limit | none).items())) if none else limit
 
     def _of_root(self, spec: TreeNodeSpec, guaranteed: Vector, limit: Vector) -> tuple[Vector, Vector]:
         """(min, max) of the root. Where the root follows the nodes: none as yet of each resource that any node of the
