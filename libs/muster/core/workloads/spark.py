@@ -20,6 +20,7 @@ from muster.core.objects.podspec import (
     RawAffinity,
     RawToleration,
     TemplateMeta,
+    container_request,
     pod_request,
 )
 from muster.core.workloads.common import Needs, Program, count
@@ -31,6 +32,7 @@ from muster.model.workload import Template
 
 MIB = 2**20
 LEAST_OVERHEAD = 384 * MIB
+DYNAMIC = "spark.dynamicAllocation"
 SHARED = "spark.kubernetes.memoryOverheadFactor"
 _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _MEMORY = re.compile(r"([0-9]{1,18})(?:([kmgtp])b?|b)?")
@@ -102,6 +104,15 @@ class SparkSettings(Struct, frozen=True):
             return written, ""
         return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
 
+    def whole(self, written: int | None, name: str, path: str, default: int) -> int:
+        """A number of pods: the field at the path, else the property, else the default."""
+        text, at = self.get(None, name)
+        return count(written, number(text, at) if text else default, path)
+
+    def under(self, prefix: str) -> dict[str, str]:
+        """{rest of the name: value} of the properties whose names begin so."""
+        return {name.removeprefix(prefix): text for name, text in self.properties.items() if name.startswith(prefix)}
+
 
 def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
     """The request of one pod of a role: the Spark container, and the containers beside Spark's."""
@@ -109,12 +120,15 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
     asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
     if role.gpu is not None and role.gpu.quantity:
         if not is_resource_name(role.gpu.name) or not 0 < role.gpu.quantity <= MAX_AMOUNT // 1000:
-            given = shorten(role.gpu.name, 64)
-            raise unreadable(f"{path}.gpu", "not_gpus", value=given, count=role.gpu.quantity)
+            raise unreadable(f"{path}.gpu", "not_gpus", value=shorten(role.gpu.name, 64), count=role.gpu.quantity)
         asks[role.gpu.name] = role.gpu.quantity * 1000
-    for resource, amount_of in _devices(name, settings):
-        asks.setdefault(resource, amount_of)
     pod = role.template.spec if role.template is not None else PodSpec()
+    # Spark keeps what the container of the template asks for beside cpu and memory.
+    given = (
+        container_request(pod.containers[0].resources, f"{path}.template.spec.containers[0]") if pod.containers else {}
+    )
+    for resource, amount_of in (*_devices(name, settings), *given.items()):
+        asks.setdefault(resource, amount_of)
     beside = PodSpec(
         containers=(*pod.containers[1:], *(role.sidecars or ())),
         init_containers=(*(pod.init_containers or ()), *(role.init_containers or ())),
@@ -132,23 +146,29 @@ def _devices(name: str, settings: SparkSettings) -> Iterator[tuple[str, int]]:
     prefix = f"spark.{name}.resource."
     for key in sorted(key for key in settings.properties if key.startswith(prefix) and key.endswith(".amount")):
         home, at = key.removesuffix(".amount"), f"spec.sparkConf[{key[:128]}]"
+        if settings.properties[key] == "0":
+            continue
         resource = f"{settings.properties.get(f'{home}.vendor', '')}/{home.removeprefix(prefix)}"
         if not is_resource_name(resource):
             raise unreadable(at, "not_a_resource", value=shorten(resource, 64))
         yield resource, number(settings.properties[key], at) * 1000
 
 
-def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
-    """A role's pod, as far as relevant for its places: the role's own settings override the template."""
-    template = role.template or PodTemplate()
+def template_of(role: Role, name: str, settings: SparkSettings) -> PodTemplate:
+    """A role's pod, as far as relevant for its places and devices: the role's own settings override the template."""
+    template, own = role.template or PodTemplate(), f"spark.kubernetes.{name}."
+    everywhere = {**settings.under("spark.kubernetes.node.selector."), **settings.under(f"{own}node.selector.")}
+    selector = {**everywhere, **settings.node_selector, **(template.spec.node_selector or {})}
     spec = replace(
         template.spec,
-        node_selector={**settings.node_selector, **(template.spec.node_selector or {}), **(role.node_selector or {})},
+        node_selector={**selector, **(role.node_selector or {})},
         tolerations=(*(template.spec.tolerations or ()), *(role.tolerations or ())),
         affinity=role.affinity or template.spec.affinity,
         priority_class_name=role.priority_class_name or template.spec.priority_class_name,
     )
-    return PodTemplate(metadata=TemplateMeta(labels={**template.labels, **(role.labels or {})}), spec=spec)
+    labels = {**template.labels, **settings.under(f"{own}label."), **(role.labels or {})}
+    notes = {**template.annotations, **settings.under(f"{own}annotation."), **(role.annotations or {})}
+    return PodTemplate(metadata=TemplateMeta(labels=labels, annotations=notes), spec=spec)
 
 
 def number(text: str, path: str) -> int:
@@ -180,7 +200,8 @@ def _memory(role: Role, name: str, settings: SparkSettings) -> int:
     if text:
         total = heap + amount(text, path or f"spec.{name}.memoryOverhead")
     else:
-        total = heap + max(_share(heap // MIB, name, settings) * MIB, LEAST_OVERHEAD)
+        text, path = settings.get(None, f"spark.{name}.minMemoryOverhead")
+        total = heap + max(_share(heap // MIB, name, settings) * MIB, amount(text, path) if text else LEAST_OVERHEAD)
     if name == "executor":
         total += _beside_heap(settings)
     return total
@@ -238,11 +259,13 @@ def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Par
     if spec.batch_scheduler:
         needs.steering.leave()
     for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
-        template, one = template_of(role, settings), request_of(role, name, settings)
+        template, one = template_of(role, name, settings), request_of(role, name, settings)
         later = name == "executor"  # The driver makes them.
         needs.add(name, pods, template, f"spec.{name}", request=one, steer=False, later=later)
         inner = role.template.spec.scheduler_name if role.template is not None else ""
-        scheduler = role.scheduler_name or inner or ""
+        named = settings.under("spark.kubernetes.")
+        by_conf = named.get(f"{name}.scheduler.name") or named.get("scheduler.name")
+        scheduler = role.scheduler_name or by_conf or inner or ""
         if role == Role():
             needs.steering.leave()  # It may not be there at all, and then nothing can be added to it.
         notes = role.annotations or {}
@@ -262,15 +285,16 @@ def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Par
 
 
 def _executors(spec: SparkSpec, settings: SparkSettings) -> tuple[int, int]:
-    """(initial executors, most executors)."""
-    text, path = settings.get(None, "spark.executor.instances")
-    own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")
-    dynamic, at = spec.dynamic_allocation, "spec.dynamicAllocation"
-    if dynamic is None or not dynamic.enabled:
+    """(initial executors, most executors)"""
+    own = settings.whole(spec.executor.instances, "spark.executor.instances", "spec.executor.instances", -1)
+    by_field = spec.dynamic_allocation or DynamicAllocation()
+    if not by_field.enabled and settings.properties.get(f"{DYNAMIC}.enabled", "").lower() != "true":
         return (1, 1) if own < 0 else (own, own)
-    low = count(dynamic.min_executors, 0, f"{at}.minExecutors")
-    first = max(own, low, count(dynamic.initial_executors, 0, f"{at}.initialExecutors"))
-    return first, count(dynamic.max_executors, first, f"{at}.maxExecutors")
+    dynamic, at = by_field if by_field.enabled else DynamicAllocation(), "spec.dynamicAllocation"
+    low = settings.whole(dynamic.min_executors, f"{DYNAMIC}.minExecutors", f"{at}.minExecutors", 0)
+    start = settings.whole(dynamic.initial_executors, f"{DYNAMIC}.initialExecutors", f"{at}.initialExecutors", 0)
+    first = max(own, low, start)
+    return first, settings.whole(dynamic.max_executors, f"{DYNAMIC}.maxExecutors", f"{at}.maxExecutors", first)
 
 
 SPARK = Special(_parts, {"spec": SparkSpec})
