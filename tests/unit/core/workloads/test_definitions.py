@@ -261,8 +261,11 @@ def test_the_field_of_a_role_wins_over_the_setting_of_spark() -> None:
         ({}, {}, [1, 6]),
     ],
 )
-def test_the_gang_minimum_of_a_pytorchjob_counts_in_a_kai_queue(policy: Obj, elastic: Obj, least: list[int]) -> None:
-    job = jobs.pytorchjob("elastic", workers=6)
+@pytest.mark.parametrize("kind", ["PyTorchJob", "PaddleJob"])
+def test_the_gang_minimum_counts_in_a_kai_queue(kind: str, policy: Obj, elastic: Obj, least: list[int]) -> None:
+    job = jobs.KINDS[kind].make("elastic", "video")
+    specs = job["spec"][f"{kind.removesuffix('Job').lower()}ReplicaSpecs"]
+    specs["Worker"]["replicas"] = 6
     job["spec"]["runPolicy"]["schedulingPolicy"] = policy
     job["spec"]["elasticPolicy"] = elastic
     assert [each.minimum for each in read(job).pod_sets] == [None, None]
