@@ -128,8 +128,8 @@ def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
 
 
 def no_leaf(ledger: Ledger, pod: StandalonePod) -> str:
-    """The name of the queue or of the quota that a pod names and that takes no pods; empty where the name counts, or
-    where nobody reads it.
+    """The queue or the quota that a pod names and that takes no pods; empty where the name takes pods, or where no tree
+    reads the name.
     """
     queue, quota = queue_and_quota(pod.named)
     read = queue if queue and KAI_ROOT in ledger.trees else quota
