@@ -1,4 +1,4 @@
-"""Pods made are pods counted: JobSet, LeaderWorkerSet, Trainer, Argo and the Job controller judge what Muster charges.
+"""Pods made are pods counted: JobSet, LeaderWorkerSet, Trainer and the Job controller judge what Muster charges.
 
 After each act the charge of the team is what its pods ask for; where it is coarser, the test names the number. At no
 moment do pods run for seconds beside the charges. Profile ``full``. The judge reads pods and the status of the tree,
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 BESIDE_S, SETTLED_S = 15.0, 90.0
 FAIL_AFTER = "kit.muster.dev/fail-after"
 JOBSET, LWS = "jobset.x-k8s.io/v1alpha2", "leaderworkerset.x-k8s.io/v1"
-TRAIN, FLOW = "trainer.kubeflow.org/v1alpha1", "argoproj.io/v1alpha1"
+TRAIN = "trainer.kubeflow.org/v1alpha1"
 
 
 class Judge:
@@ -233,29 +233,3 @@ async def test_jobs_that_fail(controlled: ControlPlane, nats_server: EmbeddedSer
         await judge.settles(3, "the admission of a Job of three indexes")
         await judge.mark("batch.kubernetes.io/job-completion-index=0", run_for="0s")
         await judge.settles(0, "the success of the index that counts")
-
-
-async def test_workflows(controlled: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> None:
-    """Three pods at once, then four, then a failure: a Workflow tells the least that it needs, and no more."""
-    async with judged(controlled, nats_server, tmp_path) as judge:
-        kube = judge.kube
-        names = ("first", "second", "last")
-        steps = [[{"name": f"{name}-{index}", "template": name} for index in range(number)]
-                 for name, number in zip(names, (3, 4, 1), strict=True)]  # fmt: skip
-        pods = [{**jobs.workflow()["spec"]["templates"][0], "name": name, "metadata": {"labels": {"step": name}}}
-                for name in names]  # fmt: skip
-        for pod in pods:
-            pod["metadata"]["annotations"] = {RUN_FOR: "99h"}
-        made = jobs.workflow("flow", cpu="3", templates=[{"name": "main", "steps": steps}, *pods])
-        await kube.create(made)
-        await judge.settles(3, "its admission")
-        await judge.mark("step=first", 1, run_for="0s")
-        await judge.settles(2, "the end of one pod", charged=3)
-        await judge.mark("step=first", run_for="0s")
-        await judge.settles(4, "its second step, larger than what it told")
-        before = judge.alive
-        await kube.patch(FLOW, "Workflow", "flow", "video", patch={"spec": {"suspend": True}})
-        await judge.mark("step=second", run_for="0s")
-        await judge.settles(1, "a suspension while its pods ran on, and its next admission", charged=3, anew=before)
-        await judge.mark("step=last", fail_after="0s")
-        await judge.settles(0, "its failure")

@@ -1,9 +1,7 @@
-"""The real controllers of JobSets, LeaderWorkerSets, TrainJobs and Workflows on this machine, against a real control
-plane.
+"""The real controllers of JobSets, LeaderWorkerSets and TrainJobs on this machine, against a real control plane.
 
 Nothing of them is in this repository. MUSTER_TEST_CONTROLLERS names a folder with their sources (``jobset``, ``lws``,
-``trainer``, ``argo``) and their programs (``bin/jobset``, ``bin/lws``, ``bin/trainer-controller-manager``,
-``bin/workflow-controller``). Argo listens on port 6060 of every address unless its sources are changed.
+``trainer``) and their programs (``bin/jobset``, ``bin/lws``, ``bin/trainer-controller-manager``).
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ HOOKS = "admissionregistration.k8s.io/v1"
 TRAINER = "trainer-controller-manager"
 CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")
 SECRET, SYSTEM = "kubeflow-trainer-webhook-cert", "kubeflow-system"
-ARGO, ARGO_SYSTEM, ARGO_HEALTH = "workflow-controller", "argo", f"{LOOPBACK}:6060"
 
 
 class Source(Struct, frozen=True):
@@ -61,14 +58,13 @@ def folder() -> Path:
 
 @contextlib.asynccontextmanager
 async def with_controllers() -> AsyncIterator[ControlPlane]:
-    """A control plane with nodes that run pods, and the four controllers on it."""
+    """A control plane with nodes that run pods, and the three controllers on it."""
     async with ControlPlane(prepare=_furnish) as plane, contextlib.AsyncExitStack() as stack:
         await add_nodes(plane)
         kube = await stack.enter_async_context(KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file))
         for source in SOURCES:
             await _run(plane, kube, source, stack)
         await _run_trainer(plane, kube, stack)
-        await _run_argo(plane, kube, stack)
         yield plane
 
 
@@ -81,8 +77,8 @@ async def _furnish(plane: ControlPlane) -> None:
 
 def _definitions() -> Iterator[Object]:
     homes = [folder() / source.name / source.definitions for source in SOURCES]
-    for home in (*homes, folder() / "trainer/manifests/base/crds", folder() / "argo/manifests/base/crds/minimal"):
-        for path in sorted(home.glob("*.yaml")):
+    for home in (*homes, folder() / "trainer/manifests/base/crds"):
+        for path in sorted(home.iterdir()):
             found = yaml.safe_load_all(path.read_text())
             yield from (body for body in found if body["kind"] == "CustomResourceDefinition")
 
@@ -147,17 +143,6 @@ async def _run_trainer(plane: ControlPlane, kube: KubeClient, stack: contextlib.
         await kube.create(body)
 
 
-async def _run_argo(plane: ControlPlane, kube: KubeClient, stack: contextlib.AsyncExitStack) -> None:
-    """Start Argo's controller; the pods that it makes run its executor nowhere, as KWOK runs none."""
-    await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ARGO_SYSTEM}})
-    data = {"metricsConfig": "enabled: false\n", "telemetryConfig": "enabled: false\n"}
-    meta = {"name": f"{ARGO}-configmap", "namespace": ARGO_SYSTEM}
-    await kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
-    command = ["env", "LEADER_ELECTION_DISABLE=true", str(folder() / "bin" / ARGO), f"--namespace={ARGO_SYSTEM}",
-               "--executor-image=executor"]  # fmt: skip
-    await _start(plane, ARGO, command, ARGO_HEALTH, stack, ready="healthz")
-
-
 def _keep(secret: Object) -> None:
     CERTIFICATES.mkdir(parents=True, exist_ok=True)
     for name, text in secret.items():
@@ -165,17 +150,12 @@ def _keep(secret: Object) -> None:
 
 
 async def _start(
-    plane: ControlPlane,
-    name: str,
-    command: list[str],
-    health: str,
-    stack: contextlib.AsyncExitStack,
-    ready: str = "readyz",
+    plane: ControlPlane, name: str, command: list[str], health: str, stack: contextlib.AsyncExitStack
 ) -> None:
     component = Component(
         name=name,
         command=[*command, f"--kubeconfig={plane.kubeconfig}"],
-        ready_url=f"http://{health}/{ready}",
+        ready_url=f"http://{health}/readyz",
         log=plane.folder / "logs" / f"{name}.log",
     )
     component.start()
