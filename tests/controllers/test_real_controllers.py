@@ -8,7 +8,7 @@ and no code of Muster.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -39,10 +39,13 @@ class Judge:
         self.cluster, self.kube = cluster, cluster.kube
         self._beside = 0.0
         self.told = ""
+        self.alive: frozenset[str] = frozenset()
+        """The uids of the pods at the last look."""
 
     async def look(self) -> tuple[int, Decimal, Decimal]:
         """(pods that are not over, the cpu they ask for, the cpu that is charged)"""
         pods = [pod for pod in await self.kube.list_objects("v1", "Pod", "video") if _alive(pod)]
+        self.alive = frozenset(pod["metadata"]["uid"] for pod in pods)
         asked = sum((of_pod(pod["spec"]).get("cpu", Decimal(0)) for pod in pods), Decimal(0))
         shown = (await self.cluster.tree_used()).get("root/video", {})
         charged = quantity(shown.get("cpu", 0))
@@ -51,23 +54,31 @@ class Judge:
         assert not self._beside or time.monotonic() - self._beside < BESIDE_S, f"beside the charges: {self.told}"
         return len(pods), asked, charged
 
-    async def settles(self, pods: int, after: str, charged: int | None = None) -> None:
-        """So many pods of one cpu there are, and are charged; ``charged``: where the charge is known to be coarser."""
+    async def settles(
+        self, pods: int, after: str, *, charged: int | None = None, anew: Collection[str] = frozenset()
+    ) -> None:
+        """So many pods of one cpu there are, and are charged; ``charged``: where the charge is known to be coarser.
+
+        ``anew``: the uids of earlier pods, which all are gone: after a suspension there are as many as before, twice.
+        """
         wanted = (pods, Decimal(pods), Decimal(pods if charged is None else charged))
 
         async def so() -> bool:
-            return await self.look() == wanted
+            return await self.look() == wanted and self.alive.isdisjoint(anew)
 
         try:
             await self.cluster.until(so, SETTLED_S, every_s=0.2)
         except AssertionError as err:
             raise AssertionError(f"after {after}, {pods} pods were to be made and charged: {self.told}") from err
 
-    async def mark(self, selector: str, number: int | None = None, **marks: str) -> None:
-        """Annotate pods: ``run_for`` lets them succeed, ``fail_after`` fail."""
+    async def mark(
+        self, selector: str, number: int | None = None, uids: Collection[str] = frozenset(), **marks: str
+    ) -> None:
+        """Annotate pods, of ``uids`` where given: ``run_for`` lets them succeed, ``fail_after`` fail."""
         names = {"run_for": RUN_FOR, "fail_after": FAIL_AFTER}
         patch = {"metadata": {"annotations": {names[key]: text for key, text in marks.items()}}}
         found = [pod for pod in await self.kube.list_objects("v1", "Pod", "video", labels=selector) if _alive(pod)]
+        found = [pod for pod in found if not uids or pod["metadata"]["uid"] in uids]
         assert found, selector
         for pod in found[:number]:
             await self.kube.patch("v1", "Pod", pod["metadata"]["name"], "video", patch=patch)
@@ -117,11 +128,11 @@ async def test_jobsets(controlled: ControlPlane, nats_server: EmbeddedServer, tm
         await judge.mark(f"{jobs_of}=workers,jobset.sigs.k8s.io/job-index=0", run_for="0s")
         await judge.settles(2, "the end of a Job of workers")
         await kube.patch(JOBSET, "JobSet", "set", "video", patch={"spec": {"suspend": True}})
-        await judge.settles(2, "a suspension, and its next admission")
+        await judge.settles(2, "a suspension, and its next admission", anew=judge.alive)
         for pod in await kube.list_objects("v1", "Pod", "video"):
             if _alive(pod):
                 await kube.request("DELETE", f"/api/v1/namespaces/video/pods/{pod['metadata']['name']}")
-        await judge.settles(2, "the loss of its pods")
+        await judge.settles(2, "the loss of its pods", anew=judge.alive)
         await judge.mark(f"{jobs_of}=workers", run_for="0s")
         await judge.settles(0, "its success")
 
@@ -138,7 +149,7 @@ async def test_jobsets_that_fail(controlled: ControlPlane, nats_server: Embedded
         await judge.mark(f"{jobs_of}=driver", run_for="0s")
         await judge.settles(4, "the end of the driver")
         await judge.mark(f"{jobs_of}=workers", 1, fail_after="0s")
-        await judge.settles(5, "a restart of everything")
+        await judge.settles(5, "a restart of everything", anew=judge.alive)
         await judge.mark(f"{jobs_of}=workers", 1, fail_after="0s")
         await judge.settles(0, "its failure")
 
@@ -165,7 +176,7 @@ async def test_train_jobs(controlled: ControlPlane, nats_server: EmbeddedServer,
         await kube.create(jobs.trainjob("train", nodes=2))
         await judge.settles(2, "its admission")
         await kube.patch(TRAIN, "TrainJob", "train", "video", patch={"spec": {"suspend": True}})
-        await judge.settles(2, "a suspension, and its next admission")
+        await judge.settles(2, "a suspension, and its next admission", anew=judge.alive)
         await judge.mark("jobset.sigs.k8s.io/jobset-name=train", 1, run_for="0s")
         # A TrainJob tells no more of its nodes than how many there are.
         await judge.settles(1, "the end of one node", charged=2)
@@ -190,7 +201,7 @@ async def test_jobs(controlled: ControlPlane, nats_server: EmbeddedServer, tmp_p
         await judge.mark("batch.kubernetes.io/job-name=j", 2, run_for="0s")
         await judge.settles(2, "the end of two of four indexes")
         await change(suspend=True)
-        await judge.settles(2, "a suspension in the middle, and its next admission")
+        await judge.settles(2, "a suspension in the middle, and its next admission", anew=judge.alive)
         await kube.request("DELETE", "/apis/batch/v1/namespaces/video/jobs/j",
                            params={"propagationPolicy": "Foreground"})  # fmt: skip
         await judge.settles(0, "its deletion")
@@ -203,3 +214,22 @@ async def test_jobs(controlled: ControlPlane, nats_server: EmbeddedServer, tmp_p
         await judge.settles(2, "one more that succeeds")
         await judge.mark("batch.kubernetes.io/job-name=k", run_for="0s")
         await judge.settles(0, "its end")
+
+
+async def test_jobs_that_fail(controlled: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> None:
+    """A Job that makes a failed pod again once, and one that is a success before all of its indexes are."""
+    async with judged(controlled, nats_server, tmp_path) as judge:
+        await judge.kube.create(lasting(jobs.job("j", parallelism=3, completions=5, backoffLimit=1)))
+        await judge.settles(3, "its admission")
+        await judge.mark("batch.kubernetes.io/job-name=j", 1, run_for="0s")
+        await judge.settles(3, "the end of one of five: another follows")
+        some = frozenset([min(judge.alive)])
+        await judge.mark("batch.kubernetes.io/job-name=j", fail_after="0s", uids=some)
+        await judge.settles(3, "a failure that is tried again", anew=some)
+        await judge.mark("batch.kubernetes.io/job-name=j", 1, fail_after="0s")
+        await judge.settles(0, "its failure")
+        early: Object = {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}, "completionMode": "Indexed"}
+        await judge.kube.create(lasting(jobs.job("k", parallelism=3, completions=3, **early)))
+        await judge.settles(3, "the admission of a Job of three indexes")
+        await judge.mark("batch.kubernetes.io/job-completion-index=0", run_for="0s")
+        await judge.settles(0, "the success of the index that counts")

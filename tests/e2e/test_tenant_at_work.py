@@ -32,7 +32,7 @@ from kit.tenant import quantity, schemas_of
 from muster.bus.server import EmbeddedServer
 
 SECONDS = float(os.environ.get("MUSTER_ATTACK_S", "0"))
-STEPS = 150
+STEPS = int(os.environ.get("MUSTER_ATTACK_STEPS", "150"))
 """Acts of the tenant here; by time they would be as many as the machine is idle."""
 SEED = int(os.environ.get("MUSTER_ATTACK_SEED", "21"))
 MINE, THEIRS = "video", "text"

@@ -150,7 +150,9 @@ class PodsDenied(Decision, frozen=True, kw_only=True):
     """A pod that does not fit."""
     queue: str
     short: Shortfall | None = None
-    """None while the queue is paused."""
+    """None while the queue is paused, or takes no pods."""
+    unknown: bool = False
+    """The pod names a queue, or a quota, that takes no pods: ``queue`` is the name, as the pod has it."""
 
 
 class PodsPlaced(Decision, frozen=True, kw_only=True):

@@ -188,6 +188,7 @@ GangCode = Literal[
     "gang_of_other_group",
     "not_our_scheduler",
     "queue_paused",
+    "queue_takes_no_pods",
     "pods_gated",
     "too_many_at_once",
     "too_few_pods",

@@ -117,10 +117,12 @@ def held_up(state: AdmitterState, refused: Iterable[str]) -> Iterable[str]:
 
 
 def why(state: AdmitterState, unit: Unit) -> Why:
-    """The reason why the pods wait: a paused queue, or a shortfall."""
+    """The reason why the pods wait: a queue that is paused or takes no pods, or a shortfall."""
     refusal = state.pods.refusals[unit.gangs[0].key]
     if refusal.short is None:
-        return Why("no_quota", problem("", "queue_paused", queue=refusal.queue))
+        return Why(
+            "no_quota", problem("", "queue_takes_no_pods" if refusal.unknown else "queue_paused", queue=refusal.queue)
+        )
     return Why("no_quota", short=refusal.short)
 
 

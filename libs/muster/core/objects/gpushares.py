@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from msgspec.structs import replace
 
@@ -169,11 +169,11 @@ def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> 
 
 
 def thousandths(text: str) -> int:
-    """A fraction above 0 and below 1, rounded up so that shares never exceed a device; else 0."""
+    """A fraction above 0 and below 1, as the nearest number of thousandths, 1 at least; else 0."""
     if not text or not any(letter.isdigit() for letter in text) or _NUMBER.fullmatch(text) is None:
         return 0
     amount = Decimal(text)
-    return int((amount * WHOLE).to_integral_value(ROUND_CEILING)) if 0 < amount < 1 else 0
+    return max(1, int((amount * WHOLE).to_integral_value(ROUND_HALF_UP))) if 0 < amount < 1 else 0
 
 
 def _integer(text: str, most: int) -> int:

@@ -387,13 +387,12 @@ class Reader:
 
     def _number(self, view: ObjectView, entry: ObjectView, pods: Pods, name: str, at: str, *, suspended: bool) -> int:
         """How many pods of a set there may be now."""
-        number = _product(entry, pods.count, at) - (_product(entry, pods.less, at) if pods.less else 0)
+        number = _product(entry, pods.count, at)
         most = entry.get(pods.most) if pods.most else None
         if most is not None:
             done = max(0, view.get(pods.done) or 0) if pods.done else 0
             done += _indexes(view.get(pods.failed) or "") if pods.failed else 0
             number = min(number, max(0, count(most, 1, _at(at, pods.most)) - done))
-        number = max(0, number)
         if not pods.times:
             over = self._over(view, pods, name) if not suspended and view.holds(self._kind.running, suspended) else 0
             return number - min(number, over)
@@ -489,7 +488,7 @@ def _pods_paths(pods: Pods) -> Iterator[tuple[str, Any]]:
     yield (within(pods.resources), Resources) if pods.resources else (within(pods.template), PodTemplate)
     if pods.each.endswith("[]"):
         yield within(pods.name), str
-    yield from ((within(path), int) for path in (*pods.count, *pods.less, pods.most, pods.times) if path)
+    yield from ((within(path), int) for path in (*pods.count, pods.most, pods.times) if path)
     if pods.done:
         yield pods.done, int
     if pods.failed:

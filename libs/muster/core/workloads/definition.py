@@ -83,8 +83,6 @@ class Pods(Form, frozen=True):
     """Names of a mapping in the order of their priority; others follow by name."""
     count: tuple[str, ...] = ()
     """The product of these numbers; a missing number is 1."""
-    less: tuple[str, ...] = ()
-    """The product of these numbers is taken off."""
     most: str = ""
     done: str = ""
     failed: str = ""
@@ -170,7 +168,7 @@ _VERSION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{0,30
 _STEP = r"([A-Za-z_][A-Za-z0-9_-]*(\[\])?|\*)"
 _PATH = re.compile(rf"{_STEP}(\.{_STEP})*")
 _PATHS = re.compile(
-    "also|at|begun|child|count|detail|done|each|failed|less|minimum|most|path|positive|priority|resources|size_from|"
+    "also|at|begun|child|count|detail|done|each|failed|minimum|most|path|positive|priority|resources|size_from|"
     "template|times"
 )
 """The fields of a definition and of its parts that are paths."""

@@ -20,6 +20,7 @@ from muster.core.objects.podspec import (
     RawAffinity,
     RawToleration,
     TemplateMeta,
+    container_request,
     pod_request,
 )
 from muster.core.workloads.common import Needs, Program, count
@@ -31,6 +32,7 @@ from muster.model.workload import Template
 
 MIB = 2**20
 LEAST_OVERHEAD = 384 * MIB
+DYNAMIC = "spark.dynamicAllocation"
 SHARED = "spark.kubernetes.memoryOverheadFactor"
 _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _MEMORY = re.compile(r"([0-9]{1,18})(?:([kmgtp])b?|b)?")
@@ -84,17 +86,9 @@ class SparkSpec(Struct, frozen=True, rename="camel"):
     dynamic_allocation: DynamicAllocation | None = None
     batch_scheduler: str | None = None
 
-
-class SparkSettings(Struct, frozen=True):
-    """The settings above both roles."""
-
-    properties: Mapping[str, str]
-    factor: str
-    """spec.memoryOverheadFactor"""
-    python: bool
-    bare: bool
-    """Runs outside of the JVM: Python or R."""
-    node_selector: Mapping[str, str]
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.spark_conf or {}
 
     def get(self, written: str | None, name: str) -> tuple[str, str]:
         """A setting and its path: the field, else the property; two empty texts for a missing setting."""
@@ -102,19 +96,31 @@ class SparkSettings(Struct, frozen=True):
             return written, ""
         return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
 
+    def whole(self, written: int | None, name: str, path: str, default: int) -> int:
+        """A number of pods: the field at the path, else the property, else the default."""
+        text, at = self.get(None, name)
+        return count(written, number(text, at) if text else default, path)
 
-def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
+    def under(self, prefix: str) -> dict[str, str]:
+        """{rest of the name: value} of the properties whose names begin so."""
+        return {name.removeprefix(prefix): text for name, text in self.properties.items() if name.startswith(prefix)}
+
+
+def request_of(role: Role, name: str, spec: SparkSpec) -> Vector:
     """The request of one pod of a role: the Spark container, and the containers beside Spark's."""
     path = f"spec.{name}"
-    asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
+    asks: Vector = {"cpu": _cpu(role, name, spec), "memory": _memory(role, name, spec)}
     if role.gpu is not None and role.gpu.quantity:
         if not is_resource_name(role.gpu.name) or not 0 < role.gpu.quantity <= MAX_AMOUNT // 1000:
-            given = shorten(role.gpu.name, 64)
-            raise unreadable(f"{path}.gpu", "not_gpus", value=given, count=role.gpu.quantity)
+            raise unreadable(f"{path}.gpu", "not_gpus", value=shorten(role.gpu.name, 64), count=role.gpu.quantity)
         asks[role.gpu.name] = role.gpu.quantity * 1000
-    for resource, amount_of in _devices(name, settings):
-        asks.setdefault(resource, amount_of)
     pod = role.template.spec if role.template is not None else PodSpec()
+    # Spark keeps what the container of the template asks for beside cpu and memory.
+    given = (
+        container_request(pod.containers[0].resources, f"{path}.template.spec.containers[0]") if pod.containers else {}
+    )
+    for resource, amount_of in (*_devices(name, spec), *given.items()):
+        asks.setdefault(resource, amount_of)
     beside = PodSpec(
         containers=(*pod.containers[1:], *(role.sidecars or ())),
         init_containers=(*(pod.init_containers or ()), *(role.init_containers or ())),
@@ -124,31 +130,37 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
 
 
-def _devices(name: str, settings: SparkSettings) -> Iterator[tuple[str, int]]:
+def _devices(name: str, spec: SparkSpec) -> Iterator[tuple[str, int]]:
     """The devices of one pod by ``spark.ROLE.resource.NAME.amount`` and ``.vendor``, which Spark does not do without.
 
     https://spark.apache.org/docs/latest/running-on-kubernetes.html#resource-allocation-and-configuration-overview
     """
     prefix = f"spark.{name}.resource."
-    for key in sorted(key for key in settings.properties if key.startswith(prefix) and key.endswith(".amount")):
+    for key in sorted(key for key in spec.properties if key.startswith(prefix) and key.endswith(".amount")):
         home, at = key.removesuffix(".amount"), f"spec.sparkConf[{key[:128]}]"
-        resource = f"{settings.properties.get(f'{home}.vendor', '')}/{home.removeprefix(prefix)}"
+        if spec.properties[key] == "0":
+            continue
+        resource = f"{spec.properties.get(f'{home}.vendor', '')}/{home.removeprefix(prefix)}"
         if not is_resource_name(resource):
             raise unreadable(at, "not_a_resource", value=shorten(resource, 64))
-        yield resource, number(settings.properties[key], at) * 1000
+        yield resource, number(spec.properties[key], at) * 1000
 
 
-def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
-    """A role's pod, as far as relevant for its places: the role's own settings override the template."""
-    template = role.template or PodTemplate()
-    spec = replace(
+def template_of(role: Role, name: str, spec: SparkSpec) -> PodTemplate:
+    """A role's pod, as far as relevant for its places and devices: the role's own settings override the template."""
+    template, own = role.template or PodTemplate(), f"spark.kubernetes.{name}."
+    everywhere = {**spec.under("spark.kubernetes.node.selector."), **spec.under(f"{own}node.selector.")}
+    selector = {**everywhere, **(spec.node_selector or {}), **(template.spec.node_selector or {})}
+    pod = replace(
         template.spec,
-        node_selector={**settings.node_selector, **(template.spec.node_selector or {}), **(role.node_selector or {})},
+        node_selector={**selector, **(role.node_selector or {})},
         tolerations=(*(template.spec.tolerations or ()), *(role.tolerations or ())),
         affinity=role.affinity or template.spec.affinity,
         priority_class_name=role.priority_class_name or template.spec.priority_class_name,
     )
-    return PodTemplate(metadata=TemplateMeta(labels={**template.labels, **(role.labels or {})}), spec=spec)
+    labels = {**template.labels, **spec.under(f"{own}label."), **(role.labels or {})}
+    notes = {**template.annotations, **spec.under(f"{own}annotation."), **(role.annotations or {})}
+    return PodTemplate(metadata=TemplateMeta(labels=labels, annotations=notes), spec=pod)
 
 
 def number(text: str, path: str) -> int:
@@ -158,8 +170,8 @@ def number(text: str, path: str) -> int:
     return int(text)
 
 
-def _cpu(role: Role, name: str, settings: SparkSettings) -> int:
-    text, path = settings.get(role.core_request, f"spark.kubernetes.{name}.request.cores")
+def _cpu(role: Role, name: str, spec: SparkSpec) -> int:
+    text, path = spec.get(role.core_request, f"spark.kubernetes.{name}.request.cores")
     if text:
         try:
             return parse_quantity(text, "cpu")
@@ -169,43 +181,44 @@ def _cpu(role: Role, name: str, settings: SparkSettings) -> int:
         if not 0 <= role.cores < 2**31:
             raise unreadable(f"spec.{name}.cores", "not_cores", value=role.cores)
         return role.cores * 1000
-    text, path = settings.get(None, f"spark.{name}.cores")
+    text, path = spec.get(None, f"spark.{name}.cores")
     return number(text, path) * 1000 if text else 1000
 
 
-def _memory(role: Role, name: str, settings: SparkSettings) -> int:
-    text, path = settings.get(role.memory, f"spark.{name}.memory")
+def _memory(role: Role, name: str, spec: SparkSpec) -> int:
+    text, path = spec.get(role.memory, f"spark.{name}.memory")
     heap = amount(text, path or f"spec.{name}.memory") if text else 1024 * MIB
-    text, path = settings.get(role.memory_overhead, f"spark.{name}.memoryOverhead")
+    text, path = spec.get(role.memory_overhead, f"spark.{name}.memoryOverhead")
     if text:
         total = heap + amount(text, path or f"spec.{name}.memoryOverhead")
     else:
-        total = heap + max(_share(heap // MIB, name, settings) * MIB, LEAST_OVERHEAD)
+        text, path = spec.get(None, f"spark.{name}.minMemoryOverhead")
+        total = heap + max(_share(heap // MIB, name, spec) * MIB, amount(text, path) if text else LEAST_OVERHEAD)
     if name == "executor":
-        total += _beside_heap(settings)
+        total += _beside_heap(spec)
     return total
 
 
-def _beside_heap(settings: SparkSettings) -> int:
+def _beside_heap(spec: SparkSpec) -> int:
     """The memory of an executor beside heap and overhead, in bytes: for Python, and off the heap where this is on."""
-    total, properties = 0, settings.properties
+    total, properties = 0, spec.properties
     python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
-    if settings.python and properties.get(python):
+    if spec.type == "Python" and properties.get(python):
         total += amount(properties[python], f"spec.sparkConf[{python}]")
     if properties.get("spark.memory.offHeap.enabled", "").lower() == "true" and properties.get(off_heap):
         total += amount(properties[off_heap], f"spec.sparkConf[{off_heap}]", bare=0)
     return total
 
 
-def _share(heap_mib: int, name: str, settings: SparkSettings) -> int:
+def _share(heap_mib: int, name: str, spec: SparkSpec) -> int:
     """The overhead as a share of the heap, in MiB, cut as Spark cuts."""
     own = f"spark.{name}.memoryOverheadFactor"
-    key = own if settings.properties.get(own) else SHARED
-    text, path = settings.properties.get(key, ""), f"spec.sparkConf[{key}]"
+    key = own if spec.properties.get(own) else SHARED
+    text, path = spec.properties.get(key, ""), f"spec.sparkConf[{key}]"
     if not text:
-        text, path = settings.factor, "spec.memoryOverheadFactor"
+        text, path = spec.memory_overhead_factor or "", "spec.memoryOverheadFactor"
     if not text:
-        return heap_mib * (4 if settings.bare else 1) // 10
+        return heap_mib * (4 if spec.type in ("Python", "R") else 1) // 10
     match = _FACTOR.fullmatch(text)
     if match is None:
         raise unreadable(path, "not_a_share", value=shorten(text, 64))
@@ -226,23 +239,18 @@ def amount(text: str, path: str, *, bare: int = 20) -> int:
 def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Parts:
     """Driver and executors: with dynamic allocation the initial executors, and in ``full`` the most allowed."""
     spec: SparkSpec = view.get("spec")
-    settings = SparkSettings(
-        properties=spec.spark_conf or {},
-        factor=spec.memory_overhead_factor or "",
-        python=spec.type == "Python",
-        bare=spec.type in ("Python", "R"),
-        node_selector=spec.node_selector or {},
-    )
-    first, most = _executors(spec, settings)
+    first, most = _executors(spec)
     needs.program = Program(spec.image).running(spec.main_class, spec.main_application_file, spec.arguments)
     if spec.batch_scheduler:
         needs.steering.leave()
     for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
-        template, one = template_of(role, settings), request_of(role, name, settings)
+        template, one = template_of(role, name, spec), request_of(role, name, spec)
         later = name == "executor"  # The driver makes them.
         needs.add(name, pods, template, f"spec.{name}", request=one, steer=False, later=later)
         inner = role.template.spec.scheduler_name if role.template is not None else ""
-        scheduler = role.scheduler_name or inner or ""
+        named = spec.under("spark.kubernetes.")
+        by_conf = named.get(f"{name}.scheduler.name") or named.get("scheduler.name")
+        scheduler = role.scheduler_name or by_conf or inner or ""
         if role == Role():
             needs.steering.leave()  # It may not be there at all, and then nothing can be added to it.
         notes = role.annotations or {}
@@ -261,16 +269,17 @@ def _parts(view: ObjectView, _meta: Meta, needs: Needs, _suspended: bool) -> Par
     return Parts()
 
 
-def _executors(spec: SparkSpec, settings: SparkSettings) -> tuple[int, int]:
-    """(initial executors, most executors)."""
-    text, path = settings.get(None, "spark.executor.instances")
-    own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")
-    dynamic, at = spec.dynamic_allocation, "spec.dynamicAllocation"
-    if dynamic is None or not dynamic.enabled:
+def _executors(spec: SparkSpec) -> tuple[int, int]:
+    """(initial executors, most executors)"""
+    own = spec.whole(spec.executor.instances, "spark.executor.instances", "spec.executor.instances", -1)
+    by_field = spec.dynamic_allocation or DynamicAllocation()
+    if not by_field.enabled and spec.properties.get(f"{DYNAMIC}.enabled", "").lower() != "true":
         return (1, 1) if own < 0 else (own, own)
-    low = count(dynamic.min_executors, 0, f"{at}.minExecutors")
-    first = max(own, low, count(dynamic.initial_executors, 0, f"{at}.initialExecutors"))
-    return first, count(dynamic.max_executors, first, f"{at}.maxExecutors")
+    dynamic, at = by_field if by_field.enabled else DynamicAllocation(), "spec.dynamicAllocation"
+    low = spec.whole(dynamic.min_executors, f"{DYNAMIC}.minExecutors", f"{at}.minExecutors", 0)
+    start = spec.whole(dynamic.initial_executors, f"{DYNAMIC}.initialExecutors", f"{at}.initialExecutors", 0)
+    first = max(own, low, start)
+    return first, spec.whole(dynamic.max_executors, f"{DYNAMIC}.maxExecutors", f"{at}.maxExecutors", first)
 
 
 SPARK = Special(_parts, {"spec": SparkSpec})

@@ -39,7 +39,6 @@ _JOB_PODS = Sign(positive=("status.active", "status.terminating"))
 
 def _training(kind: str, specs: str, order: str, suffix: str | None, version: str = "v1", **more: Any) -> Definition:
     """A kind of the training operator: replica specs, a run policy, conditions with the phase."""
-    least = ("spec.elasticPolicy.minReplicas",) if kind == "PyTorchJob" else ()
     own, later = more.pop("own", ()), more.pop("later", Pods())
     more.setdefault("edits", {"runPolicy": dict.fromkeys(_KUBEFLOW_EDITS, "free")})
     pods = Pods(each=f"spec.{specs}.*", order=tuple(order.split(",")), count=("replicas",), over=_ROLES)
@@ -49,7 +48,7 @@ def _training(kind: str, specs: str, order: str, suffix: str | None, version: st
         suspend=Suspension("spec.runPolicy.suspend", annotation=True),
         pods=(replace(pods, later=later.later, when=later.when),),
         priority=("spec.runPolicy.schedulingPolicy.priorityClass",),
-        minimum=("spec.runPolicy.schedulingPolicy.minAvailable", *least),
+        minimum=("spec.runPolicy.schedulingPolicy.minAvailable", "spec.elasticPolicy.minReplicas"),
         ends=_ends("Succeeded"),
         settled=Sign("Suspended", unless=_ACTIVE),
         stops=Sign(any=(_ACTIVE, Sign("Running"))),

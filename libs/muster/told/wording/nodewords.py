@@ -22,6 +22,7 @@ from muster.model.language import listed, say, say_many, upper
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal
 from muster.model.problem import FieldProblem, problem
+from muster.model.problemcodes import ProblemCode
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few
 from muster.model.victims import Victim
@@ -424,7 +425,8 @@ def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
 def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
     """Why pods with places wait."""
     if event.short is None:
-        return problems.line(problem("", "queue_paused", queue=event.queue))
+        code: ProblemCode = "queue_takes_no_pods" if event.unknown else "queue_paused"
+        return problems.line(problem("", code, queue=event.queue))
     return explain.waiting_for_quota(event.short).text
 
 

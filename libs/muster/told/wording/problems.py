@@ -208,6 +208,7 @@ TEMPLATES: dict[str, str] = {
     "gang_of_other_group": "gang {gang} names another group: {gangs}",
     "not_our_scheduler": "{pod} has schedulerName {scheduler}; set schedulerName: {ours}",
     "queue_paused": "queue {queue} is paused; resume its admissions",
+    "queue_takes_no_pods": "queue {queue} takes no pods: create it, or name a queue without queues below it",
     "pods_gated": "{count:pod} of gang {gang}",
     "too_many_at_once": "{count:pod} would have to start at once, more than {most}",
     "too_few_pods": "gang {gang} needs {needs} and has {has}",

@@ -50,9 +50,9 @@ def read(annotations: dict[str, str], *, gpus: int | None = None, scheduler: str
 
 @pytest.mark.parametrize(
     ("text", "share"),
-    [("0.5", 500), (".25", 250), ("0.125", 125), ("0.10000", 100), ("0.3333", 334), ("5e-1", 500), ("0.0001", 1)],
+    [("0.5", 500), (".25", 250), ("0.125", 125), ("0.10000", 100), ("0.3333", 333), ("0.6667", 667), ("0.0001", 1)],
 )
-def test_a_share_is_counted_in_thousandths_rounded_up(text: str, share: int) -> None:
+def test_a_share_is_counted_in_the_nearest_thousandths(text: str, share: int) -> None:
     assert read({"gpu-fraction": text}).rules == PodRules(share=share)
 
 

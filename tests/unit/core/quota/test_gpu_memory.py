@@ -86,6 +86,24 @@ def test_amounts_of_memory_share_the_devices_of_a_quota(amount: str, size: int, 
     assert not audit(play.bench.log).violations
 
 
+@pytest.mark.parametrize(
+    ("fractions", "start"),
+    [
+        (["0.3333"] * 4, 3),
+        (["0.33333333"] * 4, 3),
+        (["0.6667", "0.3333"], 2),
+        (["0.5001", "0.4999"], 2),
+        (["0.501", "0.5"], 1),
+        (["0.0001"], 1),
+    ],
+)
+def test_thirds_share_a_device_however_many_digits_they_have(fractions: list[str], start: int) -> None:
+    play = play_of(1, big=80000)
+    play.do(*(job(f"m{number}", {"gpu-fraction": text}, 100 + number) for number, text in enumerate(fractions)))
+    assert len(play.bench.happened(GangAdmitted)) == start
+    assert not audit(play.bench.log).violations
+
+
 def test_one_that_runs_is_charged_by_its_device() -> None:
     """Before it has a node, by the largest there is."""
     says = {"gpu-memory": "8000"}

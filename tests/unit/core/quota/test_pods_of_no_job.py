@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts, kai
 from kit.audits import audit
-from kit.scenes import Scene
+from kit.scenes import TWO, Scene
 from muster.core.stage import Folder
 from muster.events.decisions import EvictionOrdered, GangAdmitted, WorkloadAdopted
 from muster.events.facts import PodObserved
@@ -69,6 +70,31 @@ def test_pods_that_are_preemptible_borrow() -> None:
     play = scene(places=True)
     play.do(*(pod(f"p{number}", "loan", "train", node="") for number in range(4)))
     assert len([place for event in play.bench.happened(PodsPlaced) for place in event.pods]) == 4
+
+
+@pytest.mark.parametrize("named", ["nosuch", "all"])
+def test_a_pod_of_a_queue_that_takes_none_waits_until_there_is_one(named: str) -> None:
+    """As KAI Scheduler has it; on a node, it would be in no charge."""
+    play = scene(places=True)
+    play.do(pod("lost", named, node=""))
+    [denied] = play.bench.happened(PodsDenied)
+    assert (denied.queue, denied.unknown, play.bench.happened(PodsPlaced)) == (named, True, [])
+    if named == "nosuch":
+        play.do(kai.queue("nosuch", "all", cpu=(2000, -1, 1)))
+        assert [place.ref.name for event in play.bench.happened(PodsPlaced) for place in event.pods] == ["lost"]
+    assert not audit(play.bench.log).violations
+
+
+def test_a_pod_that_names_a_quota_of_no_tree_waits() -> None:
+    play = Scene()
+    play.do(PlacementChosen(mode="pack"))
+    play.tree_of(*TWO)
+    play.lines("synced", "node n1 cpu=64")
+    seen = pod("lost", "a", node="", cpu=50).pod
+    labels = {"quota.scheduling.alibabacloud.com/name": "nosuch"}
+    play.do(PodObserved(pod=replace(seen, labels=labels, scheduler="muster")))
+    [denied] = play.bench.happened(PodsDenied)
+    assert denied.unknown and not play.bench.happened(PodsPlaced)
 
 
 def test_a_pod_of_a_higher_class_outranks_no_job_and_a_job_outranks_pods() -> None:

@@ -175,6 +175,74 @@ def test_devices_in_the_settings_of_spark_count(conf: dict[str, str], gpus: int)
     assert found.need["ack"].get("xilinx.com/fpga", 0) == (2000 if "spark.executor.resource.fpga.amount" in conf else 0)
 
 
+_DYNAMIC = {"enabled": "true", "minExecutors": "2", "initialExecutors": "3", "maxExecutors": "10"}
+_TEMPLATE = {"spec": {"containers": [{"name": "s", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "90"}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("conf", "fields", "asked", "most", "gpus"),
+    [
+        ({f"spark.dynamicAllocation.{key}": text for key, text in _DYNAMIC.items()}, {}, 3, 10, 0),
+        (
+            {"spark.dynamicAllocation.maxExecutors": "10"},
+            {"dynamicAllocation": {"enabled": True, "minExecutors": 1}},
+            1,
+            10,
+            0,
+        ),
+        (
+            {f"spark.dynamicAllocation.{key}": text for key, text in _DYNAMIC.items()},
+            {"dynamicAllocation": {"enabled": True, "maxExecutors": 4}},
+            3,
+            4,
+            0,
+        ),
+        ({"spark.dynamicAllocation.maxExecutors": "10"}, {"executor": {"instances": 2}}, 2, 2, 0),
+        ({}, {"executor": {"instances": 2, "template": _TEMPLATE}}, 2, 2, 2000),
+        (
+            {"spark.executor.resource.gpu.amount": "0"},
+            {"executor": {"instances": 2, "template": _TEMPLATE}},
+            2,
+            2,
+            2000,
+        ),
+        ({"spark.kubernetes.executor.annotation.gpu-fraction": "0.5"}, {"executor": {"instances": 2}}, 2, 2, 1000),
+        ({}, {"executor": {"instances": 2, "annotations": {"gpu-fraction": "0.5"}}}, 2, 2, 1000),
+        (
+            {},
+            {"executor": {"instances": 2, "template": {"metadata": {"annotations": {"gpu-fraction": "0.25"}}}}},
+            2,
+            2,
+            500,
+        ),
+    ],
+)
+def test_executors_and_their_devices_count_wherever_they_are_written(
+    conf: dict[str, str], fields: Obj, asked: int, most: int, gpus: int
+) -> None:
+    """One cpu each, and the driver's; in the settings of Spark, in the template, in annotations."""
+    app = jobs.sparkapplication("etl")
+    app["spec"] |= {"executor": {"cores": 1}, "sparkConf": conf}
+    app["spec"] |= {**fields, "executor": {"cores": 1, **fields.get("executor", {})}}
+    need = read(app).need
+    assert (need["ack"]["cpu"], need["full"]["cpu"]) == (1000 * (1 + asked), 1000 * (1 + most))
+    assert need["ack"].get("nvidia.com/gpu", 0) == gpus
+
+
+def test_nodes_labels_and_memory_of_spark_are_read_from_its_settings_too() -> None:
+    app = jobs.sparkapplication("etl")
+    own = {"node.selector.pool": "a100", "label.kai.scheduler/queue": "research"}
+    app["spec"]["sparkConf"] = {f"spark.kubernetes.executor.{key}": text for key, text in own.items()}
+    app["spec"]["sparkConf"] |= {"spark.executor.minMemoryOverhead": "1g", "spark.kubernetes.node.selector.zone": "b"}
+    found = read(app)
+    driver, executor = found.pod_sets
+    assert (driver.rules.node_labels, executor.rules.node_labels) == ({"zone": "b"}, {"pool": "a100", "zone": "b"})
+    assert (driver.request["memory"], executor.request["memory"]) == (1408 << 20, 2048 << 20)
+    assert found.labels["kai.scheduler/queue"] == "research"
+    app["spec"]["sparkConf"]["spark.kubernetes.scheduler.name"] = "volcano"
+    assert found.switch.templates and not read(app).switch.templates, "its pods are another scheduler's"
+
+
 def test_the_field_of_a_role_wins_over_the_setting_of_spark() -> None:
     app = jobs.sparkapplication("rapids", executors=2)
     app["spec"]["sparkConf"] = {f"spark.executor.resource.gpu.{key}": value for key, value in (("amount", "1"),)}
@@ -193,8 +261,11 @@ def test_the_field_of_a_role_wins_over_the_setting_of_spark() -> None:
         ({}, {}, [1, 6]),
     ],
 )
-def test_the_gang_minimum_of_a_pytorchjob_counts_in_a_kai_queue(policy: Obj, elastic: Obj, least: list[int]) -> None:
-    job = jobs.pytorchjob("elastic", workers=6)
+@pytest.mark.parametrize("kind", ["PyTorchJob", "PaddleJob"])
+def test_the_gang_minimum_counts_in_a_kai_queue(kind: str, policy: Obj, elastic: Obj, least: list[int]) -> None:
+    job = jobs.KINDS[kind].make("elastic", "video")
+    specs = job["spec"][f"{kind.removesuffix('Job').lower()}ReplicaSpecs"]
+    specs["Worker"]["replicas"] = 6
     job["spec"]["runPolicy"]["schedulingPolicy"] = policy
     job["spec"]["elasticPolicy"] = elastic
     assert [each.minimum for each in read(job).pod_sets] == [None, None]

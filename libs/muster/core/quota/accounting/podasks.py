@@ -143,6 +143,9 @@ def _uncharged(state: AccountantState, uids: Iterable[str]) -> list[str]:
 def _denial(state: AccountantState, ask: PodsOpen, uids: list[str], scratch: Scratch) -> PodsDenied | None:
     """The denial of these pods as a whole."""
     asked: dict[tuple[str, bool], tuple[Vector, list[str]]] = {}
+    for pod in (state.standalone[uid] for uid in uids if uid in state.standalone and uid not in state.entries):
+        if name := standalone.no_leaf(state.ledger, pod):
+            return PodsDenied(cause=ask.cause, gang=ask.gang, pod=pod.ref, queue=name, unknown=True)
     for uid in _uncharged(state, uids):
         pod = state.standalone[uid]
         leaf = standalone.leaf_of(state.ledger, pod) or ""
@@ -172,10 +175,11 @@ def _room_again(state: AccountantState, refusal: PodsDenied) -> bool:
     """Whether a denied proposal is worth another look: with room, or where the refusing limit does not count
     any more.
     """
-    short = refusal.short
+    short, pod = refusal.short, state.standalone.get(refusal.pod.uid)
+    if refusal.unknown:
+        return pod is None or standalone.no_leaf(state.ledger, pod) != refusal.queue
     if short is None:
         return "admissions" not in state.resting(refusal.queue)
-    pod = state.standalone.get(refusal.pod.uid)
     leaf = standalone.leaf_of(state.ledger, pod) if pod is not None else None
     room = state.ledger.room(refusal.queue, short.path, short.resource, of_min=short.of_min)
     return room is None or room >= short.asked or short.path not in chain_of(refusal.queue) or leaf != refusal.queue

@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.objects.meta import KAI_QUEUE, RAY_NODE, is_preemptible, quota_name
+from muster.core.objects.meta import KAI_QUEUE, RAY_NODE, is_preemptible, queue_and_quota, quota_name
 from muster.core.quota.demand import Charge, kai_preemptible
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
@@ -19,6 +19,7 @@ from muster.events.decisions import WorkloadAdopted
 from muster.events.gangs import PodsDenied
 from muster.events.reasons import AdoptionReason
 from muster.model.keys import Ref
+from muster.model.quota import KAI_ROOT
 from muster.model.resources import Vector
 from muster.model.workload import PodState, Workload
 
@@ -124,6 +125,15 @@ def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
     if leaf is not None and pod.left:
         return leaf
     return None if which == "none" or (not which and not pod.ours) else leaf
+
+
+def no_leaf(ledger: Ledger, pod: StandalonePod) -> str:
+    """The queue or the quota that a pod names and that takes no pods; empty where the name takes pods, or where no tree
+    reads the name.
+    """
+    queue, quota = queue_and_quota(pod.named)
+    read = queue if queue and KAI_ROOT in ledger.trees else quota
+    return read if read and ledger.trees and ledger.leaf_for(pod.ref.namespace, pod.named) is None else ""
 
 
 def adoption(ledger: Ledger, pod: StandalonePod, reason: AdoptionReason = "bypassed") -> WorkloadAdopted:
