@@ -416,7 +416,7 @@ def room_made(event: d.EvictionOrdered, around: Happening) -> str:
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
     """The pods that wait for quota."""
     return say(
-        "the nodes have places for {pods}: their quota is asked for",
+        "the nodes have places for {pods}; quota is asked for",
         pods=counted(len(event.pods) + len(event.beside), "pod"),
     )
 

@@ -119,15 +119,15 @@ def denied(event: elastic.GrowthDenied) -> str:
             never=never,
         )
     first = say(
-        "{counts} more for {cluster} do not fit: {refusal}{never}",
-        counts=counts(event.groups),
+        "{groups} more for {cluster} do not fit: {refusal}{never}",
+        groups=_of_groups(event.groups),
         cluster=event.cluster,
         refusal=refused_by(event.short),
         never=never,
     )
     rest = [other for other in event.others if PENDING not in other.groups]
     others = [
-        say("nor do {counts}: {refusal}", counts=counts(other.groups), refusal=refused_by(other.short))
+        say("nor do {groups}: {refusal}", groups=_of_groups(other.groups), refusal=refused_by(other.short))
         for other in rest[:SHOWN]
     ]
     others += [say("its upgrade waits for {refusal}", refusal=refused_by(upgrade))] if upgrade is not None else []
