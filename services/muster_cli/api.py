@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from muster.kube import kubeconfig
+from muster.model.language import say
 from muster.runtime.config import load_with_origins
 from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli import instances
@@ -64,7 +65,7 @@ async def api_of(
 
 
 def _instance_text(instance: instances.Instance) -> str:
-    return f"the simulated cluster of `muster up` at {instance.url}"
+    return say("the simulated cluster of `muster up` at {url}", url=instance.url)
 
 
 def _instance(place: LogPlace | None, *, simulated_only: bool) -> instances.Instance | None:
@@ -77,8 +78,12 @@ def _instance(place: LogPlace | None, *, simulated_only: bool) -> instances.Inst
     named = next((instance for instance in running if instance.url == config.nats_url), None)
     if named is None:
         raise CliError(
-            f"{origins['nats_url']} names {config.nats_url}, and no demo here has this log: name its cluster with "
-            "--context, or take the setting away",
+            say(
+                "{setting} names {url}, and no demo here has this log: name its cluster with --context, "
+                "or take the setting away",
+                setting=origins["nats_url"],
+                url=config.nats_url,
+            ),
             NOT_FOUND,
         )
     return named
@@ -93,8 +98,11 @@ async def check_pair(reading: LogReading, api: Api) -> None:
     wrong = await mismatch(reading, api)
     if wrong:
         raise CliError(
-            f"{wrong}; nothing was changed. Name the cluster of this log with --context or --kubeconfig, or the log of "
-            "that cluster with --url"
+            say(
+                "{wrong}; nothing was changed. Name the cluster of this log with --context or "
+                "--kubeconfig, or the log of that cluster with --url",
+                wrong=wrong,
+            )
         )
 
 
@@ -107,8 +115,20 @@ async def mismatch(reading: LogReading, api: Api) -> str:
     if not uid or uid == (known.uid or uid):
         return ""
     identity = reading.log.identity
-    log = f"log {identity.log_id} of cell {identity.cell} at {reading.place.config.nats_url}"
-    return f"{log} is about another cluster ({known.server or 'simulated'}, id {known.uid}) than {api.name}, id {uid}"
+    log = say(
+        "log {log_id} of cell {cell} at {nats_url}",
+        log_id=identity.log_id,
+        cell=identity.cell,
+        nats_url=reading.place.config.nats_url,
+    )
+    return say(
+        "{log} is about another cluster ({server}, id {uid}) than {name}, id {other}",
+        log=log,
+        server=known.server or say("simulated"),
+        uid=known.uid,
+        name=api.name,
+        other=uid,
+    )
 
 
 async def real_api(cluster: ClusterOption, user: str = "", groups: tuple[str, ...] = ()) -> KubeTransport:
@@ -132,7 +152,11 @@ def _demo(path: Path) -> KubeTransport:
     try:
         server = str(yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"])
     except (OSError, LookupError, TypeError, yaml.YAMLError) as err:
-        raise CliError(f"cannot use the kubeconfig of the running demo, {path}: {err}", NOT_FOUND) from err
+        raise CliError(
+            say("cannot use the kubeconfig of the running demo, {path}: {err}", path=path, err=err), NOT_FOUND
+        ) from err
     connector = aiohttp.TCPConnector()
     wire = Wire(connector=connector, close=connector.close)
-    return KubeTransport(ApiTarget(server, "the running demo"), wire, Credential(Loaded(None)), user_agent="muster")
+    return KubeTransport(
+        ApiTarget(server, say("the running demo")), wire, Credential(Loaded(None)), user_agent="muster"
+    )

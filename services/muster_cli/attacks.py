@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.language import say
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
@@ -43,32 +44,34 @@ class Attempt(Struct, frozen=True):
 def attempts(namespace: str, leaf: str, there: Mapping[str, Obj]) -> Iterator[Attempt]:
     """``leaf``: another team's, empty when there is none. ``there``: {kind: an object of it in the namespace}."""
     made: list[tuple[str, Obj, Obj, str]] = [
-        ("a Job that runs at once", {"suspend": False}, {}, "/spec/suspend"),
-        ("a Job with the marks of an admission", {}, {"annotations": {"muster.dev/intent": "1-1-1"}}, ""),
-        ("a Job with a priority of its own", {}, {"annotations": {"muster.dev/priority": "2000000000"}}, ""),
-        ("a Job in a pod template with a node", {"nodeName": NAME}, {}, ""),
+        (say("a Job that runs at once"), {"suspend": False}, {}, "/spec/suspend"),
+        (say("a Job with the marks of an admission"), {}, {"annotations": {"muster.dev/intent": "1-1-1"}}, ""),
+        (say("a Job with a priority of its own"), {}, {"annotations": {"muster.dev/priority": "2000000000"}}, ""),
+        (say("a Job in a pod template with a node"), {"nodeName": NAME}, {}, ""),
     ]
     if leaf:
-        made.append((f"a Job in quota {leaf}", {}, {"labels": {LEAF_LABEL: leaf}}, ""))
+        made.append((say("a Job in quota {leaf}", leaf=leaf), {}, {"labels": {LEAF_LABEL: leaf}}, ""))
     for title, spec, meta, rests in made:
-        yield Attempt(f"create {title}", "POST", JOBS.path(namespace), _job(spec, meta), rests)
+        yield Attempt(say("create {object}", object=title), "POST", JOBS.path(namespace), _job(spec, meta), rests)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": NAME, "controller": True}
     pods: list[tuple[str, Obj, Obj]] = [
-        ("a Pod of no job", {}, {}),
-        ("a Pod on a node of its choice", {"nodeName": NAME, "schedulerName": "muster"}, {}),
-        ("a Pod that a Job is said to control", {}, {"ownerReferences": [owner]}),
-        ("a Pod that passes for an executor of Spark", {}, {"labels": {"spark-role": "executor"}}),
+        (say("a Pod of no job"), {}, {}),
+        (say("a Pod on a node of its choice"), {"nodeName": NAME, "schedulerName": "muster"}, {}),
+        (say("a Pod that a Job is said to control"), {}, {"ownerReferences": [owner]}),
+        (say("a Pod that passes for an executor of Spark"), {}, {"labels": {"spark-role": "executor"}}),
     ]
     if leaf:
-        pods.append((f"a Pod in quota {leaf}", {"schedulerName": "muster"}, {"labels": {LEAF_LABEL: leaf}}))
+        pods.append(
+            (say("a Pod in quota {leaf}", leaf=leaf), {"schedulerName": "muster"}, {"labels": {LEAF_LABEL: leaf}})
+        )
     for title, spec, meta in pods:
-        yield Attempt(f"create {title}", "POST", api.PODS.path(namespace), _pod(spec, meta))
+        yield Attempt(say("create {object}", object=title), "POST", api.PODS.path(namespace), _pod(spec, meta))
     bound = {"metadata": {"name": NAME}, "target": {"apiVersion": "v1", "kind": "Node", "name": NAME}}
-    yield Attempt("bind a Pod", "POST", ApiResource("", "v1", "bindings", "Binding").path(namespace), bound)
+    yield Attempt(say("bind a Pod"), "POST", ApiResource("", "v1", "bindings", "Binding").path(namespace), bound)
     label: Obj = {"metadata": {"labels": {MANAGED: None}}}
-    yield Attempt("take the guard off the namespace", "PATCH", api.NAMESPACES.path(name=namespace), label)
+    yield Attempt(say("take the guard off the namespace"), "PATCH", api.NAMESPACES.path(name=namespace), label)
     trusted = {"data": {f"{JOBS.plural}.{JOBS.group}": "system:anonymous"}}
-    yield Attempt("name controllers", "PATCH", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS), trusted)
+    yield Attempt(say("name controllers"), "PATCH", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS), trusted)
     for kind, objects in there.items():
         yield from _on(kind, objects)
 
@@ -86,10 +89,10 @@ def _on(kind: str, body: Obj) -> Iterator[Attempt]:
     else:
         spec = copy.deepcopy(body["spec"])
         if _enlarged(spec):
-            yield Attempt(f"enlarge {it}, which runs", "PATCH", path, {"spec": spec})
+            yield Attempt(say("enlarge {it}, which runs", it=it), "PATCH", path, {"spec": spec})
     granted = {"metadata": {"annotations": {"muster.dev/granted": f"{NAME}=99"}}}
-    yield Attempt(f"write a grant on {it}", "PATCH", path, granted)
-    yield Attempt(f"write the status of {it}", "PATCH", f"{path}/status", {"status": {NAME: "x"}})
+    yield Attempt(say("write a grant on {it}", it=it), "PATCH", path, granted)
+    yield Attempt(say("write the status of {it}", it=it), "PATCH", f"{path}/status", {"status": {NAME: "x"}})
 
 
 def _job(spec: Obj, meta: Obj) -> Obj:
@@ -136,7 +139,9 @@ async def judged(transport: ApiTransport, attempt: Attempt) -> tuple[Verdict, st
     )
     review = msgspec.json.decode(answer.body)
     if answer.ok:
-        return ("guarded", "it is made suspended") if attempt.rests and _at(review, attempt.rests) else ("passed", "")
+        return (
+            ("guarded", say("it is made suspended")) if attempt.rests and _at(review, attempt.rests) else ("passed", "")
+        )
     message = str(review.get("message", ""))
     if "cannot impersonate" in message:
         raise ApiStatusError(answer.status, message, None)
@@ -161,13 +166,30 @@ async def attack_findings(transport: ApiTransport, namespace: str, leaf: str, us
         verdict, words = await judged(transport, attempt)
         counts[verdict] += 1
         if verdict == "passed":
-            detail = f"{user} may {attempt.what} in namespace {namespace}"
+            detail = say(
+                "{user} may {what} in namespace {namespace}", user=user, what=attempt.what, namespace=namespace
+            )
             findings.append(
-                Finding("bad", "attack", detail, f"{APPLY}; `muster doctor` names the accounts that may start jobs")
+                Finding(
+                    "bad",
+                    say("attack"),
+                    detail,
+                    say("{apply}; `muster doctor` names the accounts that may start jobs", apply=APPLY),
+                )
             )
         elif verdict == "untried":
-            findings.append(Finding("note", "attack", f"{attempt.what}: not judged: {words[:200]}"))
+            findings.append(
+                Finding("note", say("attack"), say("{what}: not judged: {words}", what=attempt.what, words=words[:200]))
+            )
     tried = counts["guarded"] + counts["no_right"] + counts["passed"]
-    detail = f"{counted(tried, 'attempt')} of {user} in namespace {namespace}: {counts['guarded']} refused by the guard"
-    detail += f", {counts['no_right']} for want of a right, {counts['passed']} let through"
-    return [Finding("note" if counts["passed"] else "ok", "attack", detail), *findings]
+    detail = say(
+        "{attempts} of {user} in namespace {namespace}: {guarded} refused by the guard",
+        attempts=counted(tried, "attempt"),
+        user=user,
+        namespace=namespace,
+        guarded=counts["guarded"],
+    )
+    detail += say(
+        ", {no_right} for want of a right, {passed} let through", no_right=counts["no_right"], passed=counts["passed"]
+    )
+    return [Finding("note" if counts["passed"] else "ok", say("attack"), detail), *findings]

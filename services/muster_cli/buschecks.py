@@ -12,6 +12,7 @@ from muster.bus.fills import Fill, fills, reserves
 from muster.bus.jetstream import JetStream
 from muster.bus.streams import Limits
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
+from muster.model.language import listed, say
 from muster.model.text import span
 from muster.ports import Clock, LogGapError, LogGoneError
 from muster.runtime.endings import endings
@@ -39,8 +40,8 @@ FULL_PERCENT = 95
 async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
     """All findings; one note without a ``place``."""
     if place is None:
-        detail = "not examined: no NATS is named and no `muster up` runs"
-        return [Finding("note", "NATS", detail, "name one with --url nats://HOST:PORT")]
+        detail = say("not examined: no NATS is named and no `muster up` runs")
+        return [Finding("note", "NATS", detail, say("name one with --url nats://HOST:PORT"))]
     servers = await server_findings(place)
     if not servers.able:
         return servers.findings
@@ -49,15 +50,15 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
             own = [Finding("ok", "NATS", place.config.nats_url), *servers.findings]
             return [*own, *await _cell_findings(place, js, clock, servers)]
     except ConnectError as err:
-        return [Finding("bad", "NATS", str(err), "kubectl -n muster-system get pods; or name another with --url")]
+        return [Finding("bad", "NATS", str(err), say("kubectl -n muster-system get pods; or name another with --url"))]
 
 
 async def _cell_findings(place: LogPlace, js: JetStream, clock: Clock, servers: Examined) -> list[Finding]:
     """The findings about the streams of a cell. A denied right is the only finding: later requests get no answer."""
     findings = await _examined(place, js, clock, servers)
     if isinstance(js.connection.failure, ForbiddenError):
-        fix = "sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli"
-        return [Finding("bad", "rights", str(js.connection.failure), fix)]
+        fix = say("sign in as a user who may read the log: muster login, or MUSTER_NATS_NKEY_FILE with the key of cli")
+        return [Finding("bad", say("rights"), str(js.connection.failure), fix)]
     return findings
 
 
@@ -67,11 +68,11 @@ async def _examined(place: LogPlace, js: JetStream, clock: Clock, servers: Exami
             await open_stores(js, place.config.cell, create=False)
             log = await open_log(js, place.config.cell, create=False)
     except LogGoneError as err:
-        return [Finding("bad", "log", str(err), "muster log recover, or muster log init")]
+        return [Finding("bad", say("log"), str(err), say("muster log recover, or muster log init"))]
     except TimeoutError:
         return _unanswered(servers.findings)
     except BusError as err:
-        return [Finding("bad", "streams", str(err), "muster log init")]
+        return [Finding("bad", say("streams"), str(err), "muster log init")]
     # Servers that say what is wrong with them may not answer what is asked of the log.
     try:
         async with asyncio.timeout(ANSWER_LIMIT_S if must_fix(servers.findings) else None):
@@ -102,35 +103,64 @@ def store_findings(streams: Sequence[Fill], reserved: int, store: int) -> list[F
     """
     told: list[Finding] = []
     if 0 < store < reserved:
-        detail = f"a server has {size(store)}, and the streams of the cell may take {size(reserved)}"
-        told.append(Finding("bad", "store", detail, f"set max_file_store of NATS to {size(reserved)} at least"))
+        detail = say(
+            "a server has {store}, and the streams of the cell may take {reserved}",
+            store=size(store),
+            reserved=size(reserved),
+        )
+        told.append(
+            Finding(
+                "bad",
+                say("store"),
+                detail,
+                say("set max_file_store of NATS to {reserved} at least", reserved=size(reserved)),
+            )
+        )
     told += [
-        Finding("bad", f"stream {fill.stream}", "it has no budget: one service could fill the store", "muster log init")
+        Finding(
+            "bad",
+            say("stream {stream}", stream=fill.stream),
+            say("it has no budget: one service could fill the store"),
+            "muster log init",
+        )
         for fill in streams
         if not fill.bounded
     ]
     for fill in streams:
         if fill.percent >= STORE_PERCENT:
-            detail = f"{fill.percent} % of its budget is used; when it is full its service is refused there"
-            fix = "see docs/howto/alerts.md, StoreHalfFull"
+            detail = say(
+                "{percent} % of its budget is used; when it is full its service is refused there", percent=fill.percent
+            )
+            fix = say("see docs/howto/alerts.md, StoreHalfFull")
             told.append(
-                Finding("bad" if fill.percent >= FULL_PERCENT else "note", f"stream {fill.stream}", detail, fix)
+                Finding(
+                    "bad" if fill.percent >= FULL_PERCENT else "note",
+                    say("stream {stream}", stream=fill.stream),
+                    detail,
+                    fix,
+                )
             )
     most = max(streams, key=lambda fill: fill.percent, default=None)
     if told or most is None:
         return told
-    detail = (
-        f"{size(reserved)} in all, for the log and {len(streams)} other streams, filled by at most {most.percent} %"
+    detail = say(
+        "{reserved} in all, for the log and {streams} other streams, filled by at most {percent} %",
+        reserved=size(reserved),
+        streams=len(streams),
+        percent=most.percent,
     )
-    return [Finding("ok", "store", detail)]
+    return [Finding("ok", say("store"), detail)]
 
 
 def _unanswered(servers: Sequence[Finding]) -> list[Finding]:
     """JetStream does not answer, and none of its servers says why."""
     if must_fix(servers):
         return []
-    detail = f"JetStream has not answered for {ANSWER_LIMIT_S:g} s: a stream of it has no leader, or its disk is full"
-    return [Finding("bad", "streams", detail, "kubectl -n muster-system logs statefulset/nats")]
+    detail = say(
+        "JetStream has not answered for {answer_limit_s:g} s: a stream of it has no leader, or its disk is full",
+        answer_limit_s=ANSWER_LIMIT_S,
+    )
+    return [Finding("bad", say("streams"), detail, "kubectl -n muster-system logs statefulset/nats")]
 
 
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
@@ -143,8 +173,8 @@ async def _by_the_log(reading: LogReading, now: int) -> list[Finding]:
     try:
         state = await present_view(reading, promising=False)
     except (BusError, CliError, *UNREADABLE_LOG) as err:
-        return [Finding("bad", "log", f"it cannot be read: {err}", "muster log verify")]
-    reclaim = [Finding("note", "reclaim", *off.told) for off in off_in(state)]
+        return [Finding("bad", say("log"), say("it cannot be read: {err}", err=err), "muster log verify")]
+    reclaim = [Finding("note", say("reclaim"), *off.told) for off in off_in(state)]
     return [*log_findings(state, now, acting=reading.place.acting), *reclaim]
 
 
@@ -152,27 +182,43 @@ def _skew(broker: int, before: int, after: int) -> Finding:
     """How far the clocks are apart, at least: the answer was made some time between asking and hearing."""
     apart = before - broker if broker < before else min(0, after - broker)
     if abs(apart) <= MAX_SKEW_MS:
-        return Finding("ok", "clocks", f"ours and the broker's are less than {span(max(abs(apart), 1))} apart")
-    which = "ahead of" if apart > 0 else "behind"
-    fix = "set the clock of this machine right (NTP): a service whose clock is ahead refuses to lead"
-    return Finding("bad", "clocks", f"ours is {span(abs(apart))} {which} the broker's", fix)
+        return Finding(
+            "ok",
+            say("clocks"),
+            say("ours and the broker's are less than {apart} apart", apart=span(max(abs(apart), 1))),
+        )
+    which = say("ahead of") if apart > 0 else say("behind")
+    fix = say("set the clock of this machine right (NTP): a service whose clock is ahead refuses to lead")
+    return Finding(
+        "bad", say("clocks"), say("ours is {apart} {which} the broker's", apart=span(abs(apart)), which=which), fix
+    )
 
 
 def _room(state: CellState) -> Finding:
     usage = state.usage
-    limit = size(usage.max_bytes) if usage.max_bytes > 0 else "no limit"
-    detail = f"{size(usage.bytes)} of {limit} used ({state.percent} %), {usage.last_seq} commits"
+    limit = size(usage.max_bytes) if usage.max_bytes > 0 else say("no limit")
+    detail = say(
+        "{bytes} of {limit} used ({percent} %), {last_seq} commits",
+        bytes=size(usage.bytes),
+        limit=limit,
+        percent=state.percent,
+        last_seq=usage.last_seq,
+    )
     if state.percent < ALARM_PERCENT:
-        return Finding("ok", "log", f"generation {state.generation}: {detail}")
+        return Finding(
+            "ok", say("log"), say("generation {generation}: {detail}", generation=state.generation, detail=detail)
+        )
     grade: Grade = "bad" if state.percent >= FULL_PERCENT else "note"
-    return Finding(grade, "log", detail, "muster log roll")
+    return Finding(grade, say("log"), detail, "muster log roll")
 
 
 def _leads(state: CellState, place: LogPlace) -> list[Finding]:
     idle = () if place.acting else ("actuator", "presenter")
     missing = sorted({lead.stage for lead in state.leads if not lead.process and lead.stage not in idle})
     if not missing:
-        return [Finding("ok", "leaders", "every stage has one")]
+        return [Finding("ok", say("leaders"), say("every stage has one"))]
     services = {STAGE_SERVICES.get(stage, f"muster-{stage.replace('_', '-')}"): None for stage in missing}
-    fix = f"kubectl -n muster-system rollout status deploy/{next(iter(services))}; or start `muster up`"
-    return [Finding("bad", "leaders", f"no process leads {', '.join(missing)}", fix)]
+    fix = say(
+        "kubectl -n muster-system rollout status deploy/{services}; or start `muster up`", services=next(iter(services))
+    )
+    return [Finding("bad", say("leaders"), say("no process leads {missing}", missing=listed(missing)), fix)]

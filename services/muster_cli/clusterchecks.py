@@ -17,6 +17,7 @@ from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, 
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.elastic import SIGNAL
+from muster.model.language import listed, marked, say, translated
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
@@ -36,8 +37,8 @@ NAMED = {row.resource: row.name for row in WATCHED.values() if row.name}
 
 INSTALLED_BY = {
     "ray.io": "KubeRay",
-    "kubeflow.org": "the Kubeflow training operator",
-    "sparkoperator.k8s.io": "the Spark operator",
+    "kubeflow.org": marked("the Kubeflow training operator"),
+    "sparkoperator.k8s.io": marked("the Spark operator"),
 }
 """{API group of a workload kind: installer of the definition}"""
 
@@ -61,7 +62,12 @@ async def cluster_findings(
         version = await server_version(transport)
     except ApiStatusError as err:
         return [
-            Finding("bad", "API server", f"it does not tell its version: {err}", "check the address and credentials")
+            Finding(
+                "bad",
+                say("API server"),
+                say("it does not tell its version: {err}", err=err),
+                say("check the address and credentials"),
+            )
         ]
     findings = [_version(version)]
     findings += await _definitions(transport, acting=acting)
@@ -80,8 +86,13 @@ async def cluster_findings(
 def _version(version: ServerVersion) -> Finding:
     shown = version.git or f"{version.major}.{version.minor}"
     if (version.major, version.minor) < (OLDEST.major, OLDEST.minor):
-        return Finding("bad", "API server", f"is {shown}, too old", f"upgrade it to {OLDEST.major}.{OLDEST.minor}")
-    return Finding("ok", "API server", shown)
+        return Finding(
+            "bad",
+            say("API server"),
+            say("is {shown}, too old", shown=shown),
+            say("upgrade it to {major}.{minor}", major=OLDEST.major, minor=OLDEST.minor),
+        )
+    return Finding("ok", say("API server"), shown)
 
 
 async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding]:
@@ -91,12 +102,12 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
     for resource, exists in zip(wanted, there, strict=True):
         if exists:
             continue
-        fix = f"apply the definition of {resource} from deploy/crds"
+        fix = say("apply the definition of {resource} from deploy/crds", resource=resource)
         needed = acting or resource in NEEDED_TO_WATCH
-        detail = f"is not served as {resource.api_version}"
-        findings.append(Finding("bad" if needed else "note", f"definition {resource.kind}", detail, fix))
+        detail = say("is not served as {api_version}", api_version=resource.api_version)
+        findings.append(Finding("bad" if needed else "note", say("definition {kind}", kind=resource.kind), detail, fix))
     if not findings:
-        findings.append(Finding("ok", "definitions", ", ".join(resource.kind for resource in wanted)))
+        findings.append(Finding("ok", say("definitions"), listed(resource.kind for resource in wanted)))
     return findings
 
 
@@ -105,12 +116,20 @@ async def _kinds(transport: ApiTransport, kinds: Collection[str]) -> tuple[list[
     there = await asyncio.gather(*(served(transport, KINDS[kind].resource) for kind in kinds))
     existing = [kind for kind, exists in zip(kinds, there, strict=True) if exists]
     missing = [KINDS[kind].resource for kind in kinds if kind not in existing]
-    findings = [Finding("ok" if existing else "bad", "kinds", f"{', '.join(existing) or 'none'} can be queued")]
+    findings = [
+        Finding(
+            "ok" if existing else "bad",
+            say("kinds"),
+            say("{existing} can be queued", existing=listed(existing) or "none"),
+        )
+    ]
     for group in dict.fromkeys(resource.group for resource in missing):
         names = [resource for resource in missing if resource.group == group]
-        detail = f"not served as {', '.join(sorted({kind.api_version for kind in names}))}: skipped"
-        fix = f"install {INSTALLED_BY.get(group, group)}, or leave them out of MUSTER_KINDS"
-        findings.append(Finding("note", f"kinds {', '.join(kind.kind for kind in names)}", detail, fix))
+        detail = say("not served as {names}: skipped", names=listed(sorted({kind.api_version for kind in names})))
+        fix = say(
+            "install {group}, or leave them out of MUSTER_KINDS", group=translated(INSTALLED_BY.get(group, group))
+        )
+        findings.append(Finding("note", say("kinds {names}", names=listed(kind.kind for kind in names)), detail, fix))
     return existing, findings
 
 
@@ -121,18 +140,35 @@ async def _permissions(transport: ApiTransport, *, acting: bool, kinds: Collecti
     for (resource, subresource, namespace, _), verbs in zip(rights, missing, strict=True):
         if verbs:
             name = f"{resource}/{subresource}" if subresource else str(resource)
-            where = f"in namespace {namespace}" if namespace else "in all namespaces" if resource.namespaced else ""
-            words = " ".join(part for part in (", ".join(verbs), name, where) if part)
-            fix = f"grant it: verbs {list(verbs)} on {name!r} of API group {resource.group or '(core)'}"
-            findings.append(Finding("bad", "permission", f"we may not {words}", fix))
+            where = (
+                say("in namespace {namespace}", namespace=namespace)
+                if namespace
+                else say("in all namespaces")
+                if resource.namespaced
+                else ""
+            )
+            words = " ".join(part for part in (listed(verbs), name, where) if part)
+            fix = say(
+                "grant it: verbs {verbs} on {name!r} of API group {group}",
+                verbs=list(verbs),
+                name=name,
+                group=resource.group or "(core)",
+            )
+            findings.append(Finding("bad", say("permission"), say("we may not {words}", words=words), fix))
     if not findings:
         checks = sum(len(verbs) for *_, verbs in rights)
-        findings.append(Finding("ok", "permissions", f"{counted(checks, 'right')} that {_whom(acting)} needs"))
+        findings.append(
+            Finding(
+                "ok",
+                say("permissions"),
+                say("{rights} that {acting} needs", rights=counted(checks, "right"), acting=_whom(acting)),
+            )
+        )
     return findings
 
 
 def _whom(acting: bool) -> str:
-    return "acting" if acting else "watching"
+    return say("acting") if acting else say("watching")
 
 
 def watching_rights(kinds: Collection[str] = KINDS) -> list[Right]:
@@ -184,5 +220,13 @@ async def _scale_gates(transport: ApiTransport) -> Finding:
     except ApiStatusError as err:
         lacking = (str(err),)
     if lacking:
-        return Finding("note", "scale gates", f"scaleStrategy.scaleGate is not written: {'; '.join(lacking)}")
-    return Finding("ok", "scale gates", f"scaleStrategy.scaleGate gets entry {SIGNAL} while quota refuses growth")
+        return Finding(
+            "note",
+            say("scale gates"),
+            say("scaleStrategy.scaleGate is not written: {lacking}", lacking=say("; ").join(lacking)),
+        )
+    return Finding(
+        "ok",
+        say("scale gates"),
+        say("scaleStrategy.scaleGate gets entry {signal} while quota refuses growth", signal=SIGNAL),
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.bus.server import EmbeddedServer
+from muster.model.language import say
 from muster.runtime.config import load
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
@@ -32,9 +33,11 @@ async def place_of(data: Path, cell: str | None) -> AsyncIterator[LogPlace]:
             return
     store = home / NATS_FOLDER
     if not (store / "jetstream").is_dir():
-        raise CliError(f"there is no log in {data}: no `muster up --data {data}` has run there", NOT_FOUND)
+        raise CliError(
+            say("there is no log in {data}: no `muster up --data {data}` has run there", data=data), NOT_FOUND
+        )
     if not os.access(store, os.W_OK):
-        raise CliError(f"cannot open the log in {data}: nats-server has to write there, and you may not")
+        raise CliError(say("cannot open the log in {data}: nats-server has to write there, and you may not", data=data))
     server = EmbeddedServer(data=store, data_option="--data")
     await server.start()
     try:

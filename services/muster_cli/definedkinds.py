@@ -11,6 +11,7 @@ import yaml
 from muster.core.workloads.definition import Definition
 from muster.core.workloads.registry import KINDS, defined
 from muster.events.subjects import DEFAULT_CELL
+from muster.model.language import say
 from muster.runtime import kinds
 from muster_cli.exits import USAGE, VIOLATED, CliError
 from muster_cli.kindlists import relisted
@@ -23,7 +24,7 @@ Object = dict[str, Any]
 def read_kinds(files: Sequence[Path]) -> list[Definition]:
     """The definitions of files, known to this process from now on. Raises CliError naming file, field and way out."""
     if not files:
-        raise CliError("name a file with a definition", USAGE)
+        raise CliError(say("name a file with a definition"), USAGE)
     definitions = []
     for path in files:
         for name, text in _texts(path):
@@ -42,7 +43,9 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
         text = path.read_text()
         document = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
-        raise CliError(f"{path} cannot be read as YAML: {' '.join(str(err).split())[:200]}", USAGE) from err
+        raise CliError(
+            say("{path} cannot be read as YAML: {error}", path=path, error=" ".join(str(err).split())[:200]), USAGE
+        ) from err
     if isinstance(document, dict) and document.get("kind") == "ConfigMap":
         yield from ((f"{path}, {key}", str(value)) for key, value in (document.get("data") or {}).items())
     else:
@@ -52,7 +55,12 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
 def rendered(definitions: Sequence[Definition], policies: Path) -> str:
     """The manifests, for a server-side apply by force. Raises CliError without the policies."""
     if not policies.is_dir():
-        raise CliError(f"{policies} is no folder: name the policies of the installed version with --policies", USAGE)
+        raise CliError(
+            say(
+                "{policies} is no folder: name the policies of the installed version with --policies", policies=policies
+            ),
+            USAGE,
+        )
     names = [definition.kind for definition in definitions]
     texts = {path: path.read_text() for path in sorted(policies.glob("*.yaml"))}
     renewed = [relisted(text) for text in texts.values() if relisted(text) != text]

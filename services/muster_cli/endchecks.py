@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.model.language import say
 from muster.model.text import span
 from muster.runtime.endings import AGAIN_S, ProcessEnd
 from muster.runtime.layouts import members
@@ -27,9 +28,11 @@ def end_findings(state: CellState, ended: Mapping[str, ProcessEnd]) -> list[Find
             continue
         grade: Grade = "bad" if missed else "note"
         service = members(user)[0].replace("_", "-")
-        logs = f"kubectl -n muster-system logs deploy/muster-{service}"
+        logs = say("kubectl -n muster-system logs deploy/muster-{service}", service=service)
         if ending.waits:
-            findings.append(Finding(grade, user.replace("_", "-"), f"a process waits, not ready: {ending.why}", logs))
+            findings.append(
+                Finding(grade, user.replace("_", "-"), say("a process waits, not ready: {why}", why=ending.why), logs)
+            )
         else:
             detail = f"ended {span(age)} ago: {ending.why}"
             findings.append(Finding(grade, user.replace("_", "-"), detail, f"{logs} -p"))

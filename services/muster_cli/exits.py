@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster.model.language import translated
+
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -34,4 +36,4 @@ class CliError(Exception):
 
 def for_help() -> str:
     """The exit codes as a block of a help page."""
-    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    return "\n".join(f"  {code:>3}  {translated(meaning)}" for code, meaning in MEANINGS.items())

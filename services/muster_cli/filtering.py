@@ -12,6 +12,7 @@ from muster.events import facts
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
+from muster.model.language import say
 from muster.told.readmodel.readstate import ReadState
 
 _TREE = (d.QuotaTreeAccepted, d.QuotaTreeRejected, d.QuotaTreeRemoved)
@@ -56,14 +57,25 @@ class EventFilter:
         """The names of the filter that no commit has so far, with similar names; empty when all names have a commit."""
         if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
             similar = _similar(self._job, {ref.key for ref in self._keys.values()})
-            return f"no job {self._job} is in this log{self._earlier()}{similar}"
+            return say(
+                "no job {job} is in this log{earlier}{similar}", job=self._job, earlier=self._earlier(), similar=similar
+            )
         paths = self._paths | set(self._queues.values())
         if self._queue and not any(path == self._queue or path.startswith(f"{self._queue}/") for path in paths):
-            return f"no queue {self._queue} is in this log{self._earlier()}{_similar(self._queue, paths)}"
+            return say(
+                "no queue {queue} is in this log{earlier}{similar}",
+                queue=self._queue,
+                earlier=self._earlier(),
+                similar=_similar(self._queue, paths),
+            )
         return ""
 
     def _earlier(self) -> str:
-        return f" as it is known since sequence {self._begun} (--since 1 reads all of it)" if self._begun else ""
+        return (
+            say(" as it is known since sequence {begun} (--since 1 reads all of it)", begun=self._begun)
+            if self._begun
+            else ""
+        )
 
     def wanted(self, stored: Stored) -> set[int]:
         """The indices of the events of a commit that pass."""
@@ -140,4 +152,4 @@ def _similar(wanted: str, known: set[str]) -> str:
     """A hint; a bare name is compared with bare names, so that a long namespace hides nothing."""
     shown = {key if "/" in wanted else key.rpartition("/")[2]: key for key in sorted(known)}
     close = [shown[match] for match in get_close_matches(wanted, list(shown), n=3, cutoff=0.5)]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    return say("; did you mean {close}?", close=say(" or ").join(close)) if close else ""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 import muster
+from muster.model.language import say
 from muster.ports import ApiResponse, ApiUnreachableError
 from muster.serving import shapes
 from muster_cli.exits import FORBIDDEN, NOT_FOUND, USAGE, CliError
@@ -70,16 +71,20 @@ class Gateway:
         try:
             return msgspec.json.decode(answer.body, type=shape)
         except msgspec.DecodeError as err:
-            raise await self._differs(f"its answer cannot be read ({err})") from err
+            raise await self._differs(say("its answer cannot be read ({err})", err=err)) from err
 
     async def _send(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> ApiResponse:
         try:
             return await self._transport.request(method, path, query=query, body=body, timeout_s=ANSWER_S)
         except ApiUnreachableError as err:
             raise CliError(
-                f"cannot reach the gateway {self._url}: {err.__cause__ or err}; is it served there? In a cluster: "
-                "`kubectl -n muster-system port-forward service/muster-gateway 8800:80`, and --gateway "
-                "http://127.0.0.1:8800"
+                say(
+                    "cannot reach the gateway {url}: {error}; is it served there? In a cluster: `kubectl -n "
+                    "muster-system port-forward service/muster-gateway 8800:80`, and --gateway "
+                    "http://127.0.0.1:8800",
+                    url=self._url,
+                    error=err.__cause__ or err,
+                )
             ) from err
 
     @property
@@ -90,31 +95,57 @@ class Gateway:
         try:
             error = msgspec.json.decode(answer.body, type=shapes.Problem).error
         except msgspec.DecodeError:
-            return await self._differs(f"it answered HTTP {answer.status} without a reason")
+            return await self._differs(say("it answered HTTP {status} without a reason", status=answer.status))
         origin = self._transport.target.origin
         match answer.status:
             case 401 if not self._signed:
                 return CliError(
-                    f"the gateway {self._url} asks for a token, and {origin} has none: a client certificate is for the "
-                    "API server alone. Give your user a token: `kubectl config set-credentials USER --token="
-                    '"$(kubectl create token SERVICEACCOUNT)"`, with a ServiceAccount that may list pods',
+                    say(
+                        "the gateway {url} asks for a token, and {origin} has none: a client certificate is for "
+                        "the API server alone. Give your user a token: `kubectl config set-credentials USER "
+                        '--token="$(kubectl create token SERVICEACCOUNT)"`, with a ServiceAccount that may list '
+                        "pods",
+                        url=self._url,
+                        origin=origin,
+                    ),
                     FORBIDDEN,
                 )
             case 401:
-                return CliError(f"the gateway {self._url} refuses the token of {origin}: {error}", FORBIDDEN)
-            case 403:
                 return CliError(
-                    f"you may not see namespace {namespace}: {error}; `kubectl auth can-i list pods -n {namespace}` "
-                    "checks it, and an administrator of the namespace grants it",
+                    say(
+                        "the gateway {url} refuses the token of {origin}: {error}",
+                        url=self._url,
+                        origin=origin,
+                        error=error,
+                    ),
                     FORBIDDEN,
                 )
-            case 404 if error.startswith("there is no such page"):
-                return await self._differs("it does not know this question")
+            case 403:
+                return CliError(
+                    say(
+                        "you may not see namespace {namespace}: {error}; `kubectl auth can-i list pods -n "
+                        "{namespace}` checks it, and an administrator of the namespace grants it",
+                        namespace=namespace,
+                        error=error,
+                    ),
+                    FORBIDDEN,
+                )
+            case 404 if error.startswith(say("there is no such page")):
+                return await self._differs(say("it does not know this question"))
             case 404:
                 return MissingThereError(error)
             case 400:
-                return CliError(f"the gateway {self._url} does not take the question: {error}", USAGE)
-        return CliError(f"the gateway {self._url} cannot answer (HTTP {answer.status}): {error}")
+                return CliError(
+                    say("the gateway {url} does not take the question: {error}", url=self._url, error=error), USAGE
+                )
+        return CliError(
+            say(
+                "the gateway {url} cannot answer (HTTP {status}): {error}",
+                url=self._url,
+                status=answer.status,
+                error=error,
+            )
+        )
 
     async def _differs(self, difference: str) -> CliError:
         """Why an answer is none: another version, or something else that is served there."""
@@ -122,11 +153,18 @@ class Gateway:
         with contextlib.suppress(CliError, msgspec.DecodeError):
             viewer = await self._send("GET", "/api/v1/viewer", {}, None)
             version = msgspec.json.decode(viewer.body, type=_OfVersion).version if viewer.ok else ""
-        text = f"cannot use the gateway {self._url}: {difference}"
+        text = say("cannot use the gateway {url}: {difference}", url=self._url, difference=difference)
         if not version:
-            return CliError(f"{text}; is that a gateway of Muster, and nothing before it that asks for a sign-in?")
+            return CliError(
+                say("{words}; is that a gateway of Muster, and nothing before it that asks for a sign-in?", words=text)
+            )
         return CliError(
-            f"{text}; it is version {version}, this command is {muster.__version__}: use one of its version"
+            say(
+                "{words}; it is version {version}, this command is {own}: use one of its version",
+                words=text,
+                version=version,
+                own=muster.__version__,
+            )
         )
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.core.learned import Estimate
+from muster.model.language import listed, say
 from muster.serving import shapes, tales
 from muster.serving.board import Board
 from muster.serving.joblist import JobFilter, place_of
@@ -45,10 +46,19 @@ async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
     paths = [node.path for node in (await board_of(gateway)).nodes]
     matching = [path for path in paths if path == queue] or [path for path in paths if path.endswith(f"/{queue}")]
     if not matching:
-        known = f"; there are {', '.join(paths[:20])}" if paths else ""
-        raise CliError(f"there is no queue {queue}, or none that you may see{known}", NOT_FOUND)
+        known = say("; there are {paths}", paths=listed(paths[:20])) if paths else ""
+        raise CliError(
+            say("there is no queue {queue}, or none that you may see{known}", queue=queue, known=known), NOT_FOUND
+        )
     if len(matching) > 1:
-        raise CliError(f"{queue} is not unique: there are {', '.join(matching[:10])}; give more of its path", USAGE)
+        raise CliError(
+            say(
+                "{queue} is not unique: there are {matching}; give more of its path",
+                queue=queue,
+                matching=listed(matching[:10]),
+            ),
+            USAGE,
+        )
     limit = str(tales.MOST_EVENTS)
     return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=matching[0], limit=limit))
 
@@ -77,7 +87,9 @@ async def job_of(gateway: Gateway, kind: str, wanted: str, *, every: bool = Fals
     """A job by its own name or the name of a pod. Raises CliError, MissingThereError."""
     key = wanted if "/" in wanted else await _key(gateway, kind, wanted)
     if key.count("/") > 1:
-        raise MissingThereError(f"there is no job {key}: a job is NAMESPACE/NAME; of queues `muster story` tells")
+        raise MissingThereError(
+            say("there is no job {key}: a job is NAMESPACE/NAME; of queues `muster story` tells", key=key)
+        )
     told = await gateway.get(f"/api/v1/jobs/{quote(key)}", shapes.WhyView, kind=kind, all="1" if every else "")
     story = gatewayviews.story(told)
     gang = await gang_of(gateway, story.ref.key)
@@ -102,8 +114,15 @@ async def _key(gateway: Gateway, kind: str, name: str) -> str:
     keys = list(dict.fromkeys(f"{job.namespace}/{job.name}" for job in page.jobs))
     exact = [key for key in keys if key.endswith(f"/{name}")]
     if len(exact) > 1:
-        raise CliError(f"{name} is not unique: there are {', '.join(exact[:10])}; say which as NAMESPACE/NAME", USAGE)
+        raise CliError(
+            say(
+                "{name} is not unique: there are {exact}; say which as NAMESPACE/NAME",
+                name=name,
+                exact=listed(exact[:10]),
+            ),
+            USAGE,
+        )
     if not exact and not gateway.home:
-        hint = f"; did you mean {', '.join(keys[:SIMILAR])}?" if keys else ""
-        raise MissingThereError(f"there is no job {name}, or none that you may see{hint}")
+        hint = say("; did you mean {keys}?", keys=listed(keys[:SIMILAR])) if keys else ""
+        raise MissingThereError(say("there is no job {name}, or none that you may see{hint}", name=name, hint=hint))
     return exact[0] if exact else f"{gateway.home}/{name}"

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from muster.model.language import english, listed, say, translated
 from muster_cli.registry import COMMANDS, GROUPS, ROOT
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def overview(group: str = "", width: int = 0) -> str:
     if not group:
         under += GROUPS.values()
     rows = [
-        (command.name.removeprefix(prefix), command.summary)
+        (command.name.removeprefix(prefix), translated(command.summary))
         for command in sorted(under, key=lambda command: command.order)
     ]
     parts = [
-        f"Usage: {' '.join(word for word in ('muster', group, 'COMMAND') if word)}\n",
+        f"{say('Usage:')} {' '.join(word for word in ('muster', group, 'COMMAND') if word)}\n",
         _paragraphs(page.help, width) + "\n",
-        "Commands:",
+        say("Commands:"),
         *table(rows, width),
         "",
         page.epilogue,
@@ -62,7 +63,7 @@ class PlainHelp:
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """``Usage: muster why [OPTIONS] JOB``."""
         if usage:
-            _print(console, f"Usage: {str(usage).strip().removeprefix('Usage:').strip()}\n")
+            _print(console, f"{say('Usage:')} {str(usage).strip().removeprefix('Usage:').strip()}\n")
 
     def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
         """What the command does, as paragraphs."""
@@ -73,7 +74,7 @@ class PlainHelp:
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """One group of options."""
         if panel.entries:
-            _print(console, f"\n{panel.title}:")
+            _print(console, "\n" + say("{title}:", title=translated(str(panel.title))))
             rows = [(", ".join(_labels(entry)), _explanation(entry, console)) for entry in panel.entries]
             _print(console, "\n".join(table(rows, self._width)))
 
@@ -83,7 +84,7 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     column = min(LABEL_WIDTH, max(len(label) for label, _ in rows)) + 4
     lines = []
     for label, text in rows:
-        wrapped = textwrap.wrap(text, max(width - column, 30)) or [""]
+        wrapped = _wrapped(text, max(width - column, 30)) or [""]
         if len(label) + 4 > column:
             lines.append(f"  {label}")
         else:
@@ -99,7 +100,15 @@ def terminal_width() -> int:
 
 def _paragraphs(text: str, width: int) -> str:
     parts = (" ".join(part.split()) for part in text.split("\n\n"))
-    return "\n\n".join(textwrap.fill(part, width) for part in parts)
+    return "\n\n".join("\n".join(_wrapped(part, width)) for part in parts)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    if english():
+        return textwrap.wrap(text, width)
+    from muster_cli.console import wrapped  # Takes as long to import as `muster --help` takes.
+
+    return wrapped(text, width)
 
 
 def _labels(entry: HelpEntry) -> Iterable[str]:
@@ -112,12 +121,13 @@ def _labels(entry: HelpEntry) -> Iterable[str]:
 
 
 def _explanation(entry: HelpEntry, console: Console) -> str:
-    parts = [" ".join(_plain(entry.description, console).split())]
+    parts = [translated(" ".join(_plain(entry.description, console).split()))]
     if entry.choices:
-        parts.append(f"One of {', '.join(entry.choices)}.")
+        parts.append(say("One of {choices}.", choices=listed(entry.choices)))
     if entry.default not in (None, "False"):
-        parts.append("Default: yes." if entry.default == "True" else f"Default: {entry.default}.")
-    return " ".join(part for part in parts if part)
+        yes = entry.default == "True"
+        parts.append(say("Default: yes.") if yes else say("Default: {value}.", value=entry.default))
+    return (" " if english() else "").join(part for part in parts if part)
 
 
 def _plain(text: Any, console: Console) -> str:
@@ -126,7 +136,7 @@ def _plain(text: Any, console: Console) -> str:
     if hasattr(text, "plain"):
         return str(text.plain)
     with console.capture() as capture:
-        console.print(text, end="", highlight=False, markup=False)
+        console.print(text, end="", highlight=False, markup=False, soft_wrap=True)
     return capture.get()
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from muster.model.language import say
 from muster_cli.exits import CliError
 
 TEMPORARY = "muster-up-"
@@ -50,9 +51,13 @@ def directory(environ: Mapping[str, str] = os.environ) -> Path:
         place.mkdir(mode=0o700, exist_ok=True)
         state = place.lstat()
     except OSError as err:
-        raise CliError(f"cannot use {place} for run files: {err.strerror}; set XDG_RUNTIME_DIR") from err
+        raise CliError(
+            say("cannot use {place} for run files: {error}; set XDG_RUNTIME_DIR", place=place, error=err.strerror)
+        ) from err
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-        raise CliError(f"cannot use {place} for run files: it belongs to another user; set XDG_RUNTIME_DIR")
+        raise CliError(
+            say("cannot use {place} for run files: it belongs to another user; set XDG_RUNTIME_DIR", place=place)
+        )
     if state.st_mode & 0o077:
         place.chmod(0o700)
     return place
@@ -87,7 +92,7 @@ class Registration:
                 fresh.replace(path)
                 self._held = path, file
                 return
-        raise CliError(f"cannot keep a run file in {where}: the directory vanishes again and again")
+        raise CliError(say("cannot keep a run file in {where}: the directory vanishes again and again", where=where))
 
     def close(self) -> None:
         """Remove the file, and the directory with the last file."""

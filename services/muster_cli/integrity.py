@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.events.envelope import Stored
 from muster.events.system import Genesis, LeaderStarted
+from muster.model.language import say
 
 MAX_FOUND = 100
 
@@ -32,11 +33,13 @@ class Integrity:
         if not self.last_seq and genesis is not None and genesis.state:
             self.last_seq, self.log_id = seq - 1, genesis.parent  # What came before was removed, by generations.
         if seq != self.last_seq + 1:
-            self._wrong(seq, f"follows sequence {self.last_seq}: commits are missing")
+            self._wrong(seq, say("follows sequence {last_seq}: commits are missing", last_seq=self.last_seq))
         if seq == 1 and genesis is None:
-            self._wrong(seq, "is not a genesis")
+            self._wrong(seq, say("is not a genesis"))
         if seq > 1 and genesis is not None and genesis.parent != self.log_id:
-            self._wrong(seq, f"is a second genesis, and not of the generation after log {self.log_id}")
+            self._wrong(
+                seq, say("is a second genesis, and not of the generation after log {log_id}", log_id=self.log_id)
+            )
         if genesis is not None:
             self._epochs.clear()
             self.log_id, self.generation, self.first_at = genesis.log_id, genesis.generation, self.first_at or commit.at
@@ -54,11 +57,22 @@ class Integrity:
             self._epochs[writer] = seq
         elif commit.epoch != self._epochs.get(writer, 0):
             wanted = self._epochs.get(writer, 0)
-            self._wrong(seq, f"was written by {'/'.join(writer)} under epoch {commit.epoch}; {wanted} is in force")
+            self._wrong(
+                seq,
+                say(
+                    "was written by {writer} under epoch {epoch}; {wanted} is in force",
+                    writer="/".join(writer),
+                    epoch=commit.epoch,
+                    wanted=wanted,
+                ),
+            )
         if commit.in_seq >= seq:
-            self._wrong(seq, f"was decided after {commit.in_seq}, which is not before it")
+            self._wrong(seq, say("was decided after {in_seq}, which is not before it", in_seq=commit.in_seq))
         if self._ids.get(writer) == commit.commit_id:
-            self._wrong(seq, f"is a second commit {commit.commit_id} of {'/'.join(writer)}")
+            self._wrong(
+                seq,
+                say("is a second commit {commit_id} of {writer}", commit_id=commit.commit_id, writer="/".join(writer)),
+            )
         self._ids[writer] = commit.commit_id
 
     def _wrong(self, seq: int, problem: str) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from muster.core.workloads.registry import KINDS, OWN
 from muster.kube.suspendable import suspendable
 from muster.model import api
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster.runtime import kinds
@@ -26,20 +27,32 @@ async def learn(transport: ApiTransport) -> None:
 
 async def kind_findings(transport: ApiTransport) -> list[Finding]:
     """What is defined, what is not understood, and what waits unread. Raises ApiUnreachableError."""
-    findings = [Finding("bad", "kinds defined", sentence, "muster kinds lint FILE") for sentence in kinds.refused]
+    findings = [Finding("bad", say("kinds defined"), sentence, "muster kinds lint FILE") for sentence in kinds.refused]
     more = [kind for kind in KINDS if kind not in OWN]
     if more:
-        findings.append(Finding("ok", "kinds defined", f"{', '.join(more)} by ConfigMap {SYSTEM}/{kinds.NAME}"))
+        findings.append(
+            Finding(
+                "ok",
+                say("kinds defined"),
+                say("{more} by ConfigMap {system}/{name}", more=listed(more), system=SYSTEM, name=kinds.NAME),
+            )
+        )
     try:
         unread = await suspendable(transport, [row.resource for row in KINDS.values()])
         for resource, at in unread:
             waiting = await _suspended(transport, resource, at)
-            detail = f"{resource} have {at}, and Muster does not read them"
-            detail += f": {waiting} suspended, for ever unless another controller starts them" if waiting else ""
-            fix = f"define the kind ({kinds.PAGE}), or run its pods with schedulerName: muster"
-            findings.append(Finding("bad" if waiting else "note", f"kind {resource.kind}", detail, fix))
+            detail = say("{resource} have {at}, and Muster does not read them", resource=resource, at=at)
+            detail += (
+                say(": {waiting} suspended, for ever unless another controller starts them", waiting=waiting)
+                if waiting
+                else ""
+            )
+            fix = say("define the kind ({page}), or run its pods with schedulerName: muster", page=kinds.PAGE)
+            findings.append(Finding("bad" if waiting else "note", say("kind {kind}", kind=resource.kind), detail, fix))
     except ApiStatusError as err:
-        findings.append(Finding("note", "kinds", f"which served kinds can be suspended cannot be read: {err}"))
+        findings.append(
+            Finding("note", say("kinds"), say("which served kinds can be suspended cannot be read: {err}", err=err))
+        )
     return findings
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY
 from muster.core.workloads.registry import is_job, resource_of
+from muster.model.language import listed, marked, say
 from muster.model.workload import Workload
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
@@ -23,13 +24,12 @@ from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import locate, opened, tell_which
 
-NO_CLUSTER = "no cluster to act on: start one with `muster up`, or name yours with --context"
-UNCONFIRMED = (
-    f"The object is changed, but the log does not show it after {LIMIT_S:g} s; `muster doctor` says whether a watcher "
-    "runs"
+NO_CLUSTER = marked("no cluster to act on: start one with `muster up`, or name yours with --context")
+UNCONFIRMED = marked(
+    "The object is changed, but the log does not show it after {seconds} s; `muster doctor` says whether a watcher runs"
 )
-UNSETTLED = (
-    f"The log shows the change, but no decision of the queue sorter on it after {LIMIT_S:g} s; `muster doctor` says "
+UNSETTLED = marked(
+    "The log shows the change, but no decision of the queue sorter on it after {seconds} s; `muster doctor` says "
     "whether every stage has a leader"
 )
 HIGHEST = 2**31 - 1
@@ -58,19 +58,28 @@ class Lever(Struct, frozen=True):
         """
         ref, resource = self.workload.ref, resource_of(self.workload.ref.kind, self.workload.switch)
         if self.workload.phase == "finished":
-            raise CliError(f"nothing is changed: {ref.kind} {ref.key} has finished")
+            raise CliError(say("nothing is changed: {kind} {key} has finished", kind=ref.kind, key=ref.key))
         meta = await annotations_of(self.api.transport, resource, ref)
         recorded = {**wanted, CHANGED_BY: self.by, CHANGE_REASON: short(reason) or None}
         rv = await annotate(self.api.transport, resource, ref, meta, recorded)
-        out.line(f"{ref.kind} {ref.key} {did}, by {self.by}{f': {short(reason)}' if reason else ''}")
+        out.line(
+            say(
+                "{kind} {key} {did}, by {by}{reason}",
+                kind=ref.kind,
+                key=ref.key,
+                did=did,
+                by=self.by,
+                reason=f": {short(reason)}" if reason else "",
+            )
+        )
         uid = self.uid
         if not await self.present.until(lambda state: _heard(state, uid, rv)):
-            out.note(UNCONFIRMED)
+            out.note(say(UNCONFIRMED, seconds=f"{LIMIT_S:g}"))
             return FAILED
         settled = await self.present.until(lambda state: is_settled(state, uid))
         out.line(standing_line(self.state, uid))
         if not settled:
-            out.note(UNSETTLED)
+            out.note(say(UNSETTLED, seconds=f"{LIMIT_S:g}"))
         return OK if settled else FAILED
 
 
@@ -81,7 +90,7 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption |
     tell_which(out, place)
     async with opened(place) as reading, api_of(cluster, place) as api:
         if api is None:
-            raise CliError(NO_CLUSTER, NOT_FOUND)
+            raise CliError(say(NO_CLUSTER), NOT_FOUND)
         await check_pair(reading, api)
         present = Present(reading)
         workload = job_named(await present.read(), job)
@@ -96,11 +105,14 @@ def job_named(state: ReadState, text: str) -> Workload:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        names = ", ".join(sorted(f"{job.ref.kind.lower()}/{job.ref.key}" for job in matching)[:10])
-        raise CliError(f"{text} is not unique: there are {names}; say which", USAGE)
+        names = listed(sorted(f"{job.ref.kind.lower()}/{job.ref.key}" for job in matching)[:10])
+        raise CliError(say("{words} is not unique: there are {names}; say which", words=text, names=names), USAGE)
     close = get_close_matches(wanted, sorted({job.ref.key for job in jobs}), n=3, cutoff=0.5)
-    hint = f"; did you mean {', '.join(close)}?" if close else ""
-    raise CliError(f"there is no job {wanted} now (as of sequence {state.seq}){hint}", NOT_FOUND)
+    hint = say("; did you mean {close}?", close=listed(close)) if close else ""
+    raise CliError(
+        say("there is no job {wanted} now (as of sequence {seq}){hint}", wanted=wanted, seq=state.seq, hint=hint),
+        NOT_FOUND,
+    )
 
 
 def above_all(state: ReadState, uid: str) -> int | None:
@@ -110,14 +122,20 @@ def above_all(state: ReadState, uid: str) -> int | None:
     """
     job = state.queues.jobs.get(uid)
     if job is None or uid in state.queues.ledger.charges:
-        raise CliError(f"it cannot jump its queue, because it is in none: {standing_line(state, uid)}")
+        raise CliError(say("it cannot jump its queue, because it is in none: {state}", state=standing_line(state, uid)))
     others = [other for other in state.queues.jobs.values() if other.queue == job.queue and other.ref.uid != uid]
     waiting = [other for other in others if other.ref.uid not in state.queues.ledger.charges]
     if all(job.place < other.place for other in waiting):
         return None
     top = max(other.priority for other in waiting)
     if top >= HIGHEST:
-        raise CliError(f"a job in queue {job.queue} has the highest priority there is, {HIGHEST}; lower that one first")
+        raise CliError(
+            say(
+                "a job in queue {queue} has the highest priority there is, {highest}; lower that one first",
+                queue=job.queue,
+                highest=HIGHEST,
+            )
+        )
     return top + 1
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from muster.model.keys import Ref
+from muster.model.language import listed, say
 from muster.model.resources import format_part
 from muster.model.text import counted, span
 from muster.told.codes.codetable import CODES, POD_CODES, JobCode
@@ -59,9 +60,10 @@ def log_findings(state: ReadState, now: int, *, acting: bool) -> list[Finding]:
     return [finding for check in CHECKS for finding in check(look)]
 
 
-def listed(names: list[str]) -> str:
-    """The first few, and how many more."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def some(names: list[str]) -> str:
+    """Some of the names, with the number of the rest."""
+    shown, more = listed(names[:SHOWN]), len(names) - SHOWN
+    return say("{names} and {number} more", names=shown, number=more) if more > 0 else shown
 
 
 def _edit(ref: Ref) -> str:
@@ -72,20 +74,28 @@ def _edit(ref: Ref) -> str:
 def _unlisted(look: Look) -> Iterator[Finding]:
     missing = sorted(look.state.unsynced)
     if missing:
-        detail = f"the cluster is not fully listed, and nothing is admitted until it is: {', '.join(missing)} missing"
-        yield Finding("bad", "watch", detail, "kubectl -n muster-system logs deploy/muster-watcher")
+        detail = say(
+            "the cluster is not fully listed, and nothing is admitted until it is: {missing} missing",
+            missing=listed(missing),
+        )
+        yield Finding("bad", say("watch"), detail, "kubectl -n muster-system logs deploy/muster-watcher")
 
 
 def _refused(look: Look) -> Iterator[Finding]:
     """Objects that are refused as input."""
-    titles = {"tree_rejected": "quota tree", "pools_refused": "node pools", "unreadable": "unreadable"}
+    titles = {"tree_rejected": say("quota tree"), "pools_refused": say("node pools"), "unreadable": "unreadable"}
     for code, title in titles.items():
         troubles = [trouble for trouble in look.state.troubles.values() if trouble.code == code]
         for trouble in troubles[:SHOWN]:
             name = trouble.ref.key if code == "tree_rejected" else str(trouble.ref)
             yield Finding("bad", f"{title} {name}", trouble_reason(trouble).text, _edit(trouble.ref))
         if len(troubles) > SHOWN:
-            yield Finding("bad", title, f"{len(troubles) - SHOWN} more objects", "kubectl get events -A; each is named")
+            yield Finding(
+                "bad",
+                title,
+                say("{troubles} more objects", troubles=len(troubles) - SHOWN),
+                say("kubectl get events -A; each is named"),
+            )
 
 
 def _turned_away(look: Look) -> Iterator[Finding]:
@@ -95,18 +105,25 @@ def _turned_away(look: Look) -> Iterator[Finding]:
         if trouble.refusal is not None and trouble.code != "held":
             by_code.setdefault(trouble.code, []).append(trouble)
     for code, troubles in by_code.items():
-        names = listed([trouble.ref.key for trouble in troubles])
-        detail = f"{counted(len(troubles), 'job')} not queued ({names}): {trouble_reason(troubles[0]).text}"
+        names = some([trouble.ref.key for trouble in troubles])
+        detail = say(
+            "{jobs} not queued ({names}): {words}",
+            jobs=counted(len(troubles), "job"),
+            names=names,
+            words=trouble_reason(troubles[0]).text,
+        )
         if code == "set_aside":
-            yield Finding("bad", "set aside", detail, f"muster why {troubles[0].ref.key}")
+            yield Finding("bad", say("set aside"), detail, f"muster why {troubles[0].ref.key}")
         else:
-            yield Finding("note", "refused jobs", detail, "muster ls --state refused")
+            yield Finding("note", say("refused jobs"), detail, "muster ls --state refused")
 
 
 def _no_tree(look: Look) -> Iterator[Finding]:
     if look.state.synced and not look.state.queues.ledger.trees:
-        detail = "no valid quota tree is in force: nothing can be admitted"
-        yield Finding("bad", "quota", detail, "kubectl apply -f TREE.yaml; `muster quota lint TREE.yaml` checks it")
+        detail = say("no valid quota tree is in force: nothing can be admitted")
+        yield Finding(
+            "bad", say("quota"), detail, say("kubectl apply -f TREE.yaml; `muster quota lint TREE.yaml` checks it")
+        )
 
 
 def _silent(look: Look) -> Iterator[Finding]:
@@ -120,8 +137,13 @@ def _silent(look: Look) -> Iterator[Finding]:
         if idle or (status.code in ("Seen", "Reserved", "Admitted") and look.now - since > SILENT_MS):
             late.setdefault(stage, []).append(ref.key)
     for stage, names in late.items():
-        detail = f"{stage} has not answered for more than {span(SILENT_MS)}: {listed(names)}"
-        yield Finding("bad", "lag", detail, f"kubectl -n muster-system logs deploy/muster-{stage}")
+        detail = say(
+            "{stage} has not answered for more than {silent_ms}: {names}",
+            stage=stage,
+            silent_ms=span(SILENT_MS),
+            names=some(names),
+        )
+        yield Finding("bad", say("lag"), detail, f"kubectl -n muster-system logs deploy/muster-{stage}")
 
 
 def _no_pods(look: Look) -> Iterator[Finding]:
@@ -132,8 +154,17 @@ def _no_pods(look: Look) -> Iterator[Finding]:
         if not status.values.remains.pods and look.now - status.since > STARTING_MS:
             by_stage.setdefault(ref.kind, []).append(ref.key)
     for kind, names in by_stage.items():
-        detail = f"{listed(names)}: admitted more than {span(STARTING_MS)} ago, and nothing of it exists"
-        yield Finding("bad", "starting", detail, f"kubectl get deployments -A: does the operator of {kind} run?")
+        detail = say(
+            "{names}: admitted more than {starting_ms} ago, and nothing of it exists",
+            names=some(names),
+            starting_ms=span(STARTING_MS),
+        )
+        yield Finding(
+            "bad",
+            say("starting"),
+            detail,
+            say("kubectl get deployments -A: does the operator of {kind} run?", kind=kind),
+        )
 
 
 def _held_up(look: Look) -> Iterator[Finding]:
@@ -144,25 +175,27 @@ def _held_up(look: Look) -> Iterator[Finding]:
     for code in POD_CODES:
         if code in by_code and code != "InitWaiting":
             names = [status.job for status in by_code[code]]
-            detail = f"{code} at {counted(len(names), 'job')} ({listed(names)})"
-            yield Finding("note", "pods", detail, f"muster why {names[0]}")
+            detail = say("{code} at {jobs} ({names})", code=code, jobs=counted(len(names), "job"), names=some(names))
+            yield Finding("note", say("pods"), detail, f"muster why {names[0]}")
 
 
 def _not_resumed(look: Look) -> Iterator[Finding]:
     statuses = [(ref, status) for ref, status, _ in look.statuses if isinstance(status.values, ResumeRefused)]
     if statuses:
         ref, status = statuses[0]
-        refused = (
-            f"the API server refuses to resume {listed([ref.key for ref, _ in statuses])}: {jobs.reason(status).text}"
+        refused = say(
+            "the API server refuses to resume {statuses}: {words}",
+            statuses=some([ref.key for ref, _ in statuses]),
+            words=jobs.reason(status).text,
         )
-        yield Finding("bad", "writes", refused, f"muster why {ref.key}")
+        yield Finding("bad", say("writes"), refused, f"muster why {ref.key}")
 
 
 def _alarms(look: Look) -> Iterator[Finding]:
     for ref, status, _ in look.statuses:
         scaling = status.charge.scaling if status.charge is not None else None
         if scaling is not None and scaling.alarm is not None:
-            yield Finding("note", "ray", f"{ref.key}: {jobs.text(status, look.now)}", f"muster why {ref.key}")
+            yield Finding("note", say("ray"), f"{ref.key}: {jobs.text(status, look.now)}", f"muster why {ref.key}")
 
 
 def _overuse(look: Look) -> Iterator[Finding]:
@@ -171,30 +204,38 @@ def _overuse(look: Look) -> Iterator[Finding]:
         used = ledger.used.get(path, {})
         over = [name for name, limit in sorted(node.limit.items()) if used.get(name, 0) > limit]
         if over:
-            words = ", ".join(f"{name} {format_part(used[name], node.limit[name], name)}" for name in over)
-            fix = f"muster ls --queue {path} --state running names the jobs; suspend one, or raise the max"
-            yield Finding("note", "overuse", f"{path} uses more than its max: {words}", fix)
+            words = listed(f"{name} {format_part(used[name], node.limit[name], name)}" for name in over)
+            fix = say(
+                "muster ls --queue {path} --state running names the jobs; suspend one, or raise the max", path=path
+            )
+            yield Finding(
+                "note", say("overuse"), say("{path} uses more than its max: {words}", path=path, words=words), fix
+            )
 
 
 def _paused(look: Look) -> Iterator[Finding]:
     paused = {queue for queue in look.state.queues.paused if look.state.queues.paused[queue]}
     for text in dict.fromkeys(text for queue in ("", *sorted(paused)) for text in pauses_over(look.state, queue)):
-        yield Finding("note", "paused", text, "muster resume admissions")
+        yield Finding("note", say("paused"), text, "muster resume admissions")
 
 
 def _unusable_nodes(look: Look) -> Iterator[Finding]:
     nodes = list(look.state.nodes.nodes.values())
     if nodes and not any(node.ready and node.schedulable for node in nodes):
-        detail = f"none of {counted(len(nodes), 'node')} is ready and schedulable: nothing can start"
-        yield Finding("bad", "nodes", detail, "kubectl get nodes; kubectl uncordon NODE")
+        detail = say("none of {nodes} is ready and schedulable: nothing can start", nodes=counted(len(nodes), "node"))
+        yield Finding("bad", say("nodes"), detail, "kubectl get nodes; kubectl uncordon NODE")
 
 
 def _defects(look: Look) -> Iterator[Finding]:
     for illegal in look.state.illegal[-1:]:
-        detail = (
-            f"{illegal.ref} went from {illegal.before} to {illegal.after} at sequence {illegal.seq}, which may not be"
+        detail = say(
+            "{ref} went from {before} to {after} at sequence {seq}, which may not be",
+            ref=illegal.ref,
+            before=illegal.before,
+            after=illegal.after,
+            seq=illegal.seq,
         )
-        yield Finding("bad", "defect", detail, "muster export --out LOG, and report it")
+        yield Finding("bad", say("defect"), detail, say("muster export --out LOG, and report it"))
 
 
 CHECKS: tuple[Check, ...] = (

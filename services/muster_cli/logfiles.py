@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.runtime.logkeeping.archive import is_archive, read_manifest
 from muster.runtime.logkeeping.logfile import read_base, read_log
 from muster_cli.exits import FAILED, NOT_FOUND, CliError
@@ -19,9 +20,12 @@ LONG_BYTES = 4 * 1024 * 1024
 def existing(path: Path) -> Path:
     """The path of a log file. Raises CliError when there is none."""
     if not path.exists():
-        raise CliError(f"cannot read {path}: there is no such file; `muster export --out {path}` makes one", NOT_FOUND)
+        raise CliError(
+            say("cannot read {path}: there is no such file; `muster export --out {path}` makes one", path=path),
+            NOT_FOUND,
+        )
     if not path.is_file() and not is_archive(path):
-        raise CliError(f"cannot read {path}: it is no file, and no folder of segments", FAILED)
+        raise CliError(say("cannot read {path}: it is no file, and no folder of segments", path=path), FAILED)
     return path
 
 
@@ -74,16 +78,18 @@ def complete(path: Path, commits: Iterator[Stored], *, begin: int = 1) -> Iterat
     """The commits of a log from the beginning, or from ``begin`` on. Raises CliError for any other log."""
     first = next(commits, None)
     if first is None:
-        raise CliError(f"{path} holds no commit; was the export cut off?")
+        raise CliError(say("{path} holds no commit; was the export cut off?", path=path))
     if first.seq != begin:
         based = bool(read_base(path))
         raise CliError(
-            f"{path} begins at sequence {first.seq}"
+            say("{path} begins at sequence {seq}", path=path, seq=first.seq)
             + (
-                ", with the states of the stages there: `muster replay` and `muster debug` take it; this asks for the "
-                "whole log: its archive, with --log"
+                say(
+                    ", with the states of the stages there: `muster replay` and `muster debug` take it; this "
+                    "asks for the whole log: its archive, with --log"
+                )
                 if based
-                else ": what was decided can be judged only from sequence 1 on; export the whole log"
+                else say(": what was decided can be judged only from sequence 1 on; export the whole log")
             )
         )
     yield first

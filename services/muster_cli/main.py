@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from muster.model.language import say
 from muster_cli import exits
 from muster_cli.exits import CliError
 from muster_cli.helping import PlainHelp, names, overview
@@ -115,7 +116,9 @@ def _run(tokens: list[str]) -> int:
     try:
         command, bound, _ = make_app(only=name).parse_args(tokens)
     except CycloptsError as err:
-        _complain(f"muster {name}", f"{str(err).strip().rstrip('.')}; see `muster {name} --help`")
+        from muster_cli.mistakes import mistake
+
+        _complain(f"muster {name}", say("{error}; see `muster {name} --help`", error=mistake(err), name=name))
         return exits.USAGE
     gc.freeze()  # What was imported lives as long as the command.
     gc.enable()
@@ -136,11 +139,15 @@ def _unknown(name: str) -> int:
 
     close = get_close_matches(name, names(), n=3, cutoff=0.5)
     hint = (
-        f"did you mean {' or '.join(f'`muster {command}`' for command in close)}?" if close else "see `muster --help`"
+        say("did you mean {close}?", close=say(" or ").join(f"`muster {command}`" for command in close))
+        if close
+        else say("see `muster --help`")
     )
     _complain(
         "muster",
-        f"there is no command {name!r}; {hint}" if name else "options come after a command; see `muster --help`",
+        say("there is no command {name!r}; {hint}", name=name, hint=hint)
+        if name
+        else say("options come after a command; see `muster --help`"),
     )
     return exits.USAGE
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from muster.model.language import say
 from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster_cli.exits import USAGE, CliError
 
@@ -32,18 +33,18 @@ def read_manifests(text: str, origin: str) -> list[Manifest]:
     """The objects of a text, in order. Raises CliError naming the document that is none."""
     try:
         if too_deep(text):
-            raise CliError(f"{origin} is nested too deeply to be a manifest", USAGE)
+            raise CliError(say("{origin} is nested too deeply to be a manifest", origin=origin), USAGE)
         documents = list(yaml.safe_load_all(text))
     except NO_YAML as err:
-        raise CliError(f"{origin} is not YAML: {flaw(err)}", USAGE) from err
+        raise CliError(say("{origin} is not YAML: {err}", origin=origin, err=flaw(err)), USAGE) from err
     manifests = [
-        _manifest(body, f"{origin}, document {number}")
+        _manifest(body, say("{origin}, document {number}", origin=origin, number=number))
         for number, document in enumerate(documents, start=1)
         if document is not None
         for body in _objects(document)
     ]
     if not manifests:
-        raise CliError(f"{origin} holds no object", USAGE)
+        raise CliError(say("{origin} holds no object", origin=origin), USAGE)
     return manifests
 
 
@@ -57,12 +58,14 @@ def _objects(document: Any) -> Iterator[Any]:
 
 def _manifest(body: Any, where: str) -> Manifest:
     if not isinstance(body, dict):
-        raise CliError(f"{where} is no object but a {type(body).__name__}", USAGE)
+        raise CliError(say("{where} is no object but a {name}", where=where, name=type(body).__name__), USAGE)
     api_version, kind, meta = body.get("apiVersion"), body.get("kind"), body.get("metadata") or {}
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        raise CliError(f"{where} is no Kubernetes object: it has no apiVersion or no kind", USAGE)
+        raise CliError(say("{where} is no Kubernetes object: it has no apiVersion or no kind", where=where), USAGE)
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-        raise CliError(f"{where} ({kind}) has neither metadata.name nor metadata.generateName", USAGE)
+        raise CliError(
+            say("{where} ({kind}) has neither metadata.name nor metadata.generateName", where=where, kind=kind), USAGE
+        )
     return Manifest(
         api_version,
         kind,

@@ -13,6 +13,7 @@ from muster.core.actuation.patches import pointer
 from muster.kube.objects import decode_status
 from muster.model.api import JSON_PATCH, ApiResource
 from muster.model.keys import Ref
+from muster.model.language import say
 from muster.model.text import clean
 from muster.ports import ApiResponse, ApiTransport
 from muster_cli.api import Api
@@ -47,11 +48,16 @@ async def annotations_of(transport: ApiTransport, resource: ApiResource, ref: Re
     """The metadata of the present object. Raises CliError if the object is gone, or is another object of that name."""
     answer = await transport.request("GET", resource.path(ref.namespace, ref.name))
     if not answer.ok:
-        raise refusal(answer, f"read {ref.kind} {ref.key}")
+        raise refusal(answer, say("read {kind} {key}", kind=ref.kind, key=ref.key))
     meta: dict[str, Any] = msgspec.json.decode(answer.body)["metadata"]
     if meta.get("uid") != ref.uid:
         raise CliError(
-            f"{ref.kind} {ref.key} on the server is not the one in the log (uid {ref.uid}): is this the right cluster?",
+            say(
+                "{kind} {key} on the server is not the one in the log (uid {uid}): is this the right cluster?",
+                kind=ref.kind,
+                key=ref.key,
+                uid=ref.uid,
+            ),
             NOT_FOUND,
         )
     return meta
@@ -65,7 +71,7 @@ async def annotate(
     path = resource.path(ref.namespace, ref.name)
     answer = await transport.request("PATCH", path, body=body, content_type=JSON_PATCH)
     if not answer.ok:
-        raise refusal(answer, f"change {ref.kind} {ref.key}")
+        raise refusal(answer, say("change {kind} {key}", kind=ref.kind, key=ref.key))
     return int(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"])
 
 
@@ -73,7 +79,7 @@ def refusal(answer: ApiResponse, attempted: str) -> CliError:
     """Why the server did not do something, as an error of the command."""
     message = decode_status(answer.body).message or f"HTTP {answer.status}"
     code = {401: FORBIDDEN, 403: FORBIDDEN, 404: NOT_FOUND}.get(answer.status, FAILED)
-    return CliError(f"cannot {attempted}: {message}", code)
+    return CliError(say("cannot {attempted}: {message}", attempted=attempted, message=message), code)
 
 
 async def author(api: Api, cluster: ClusterOption | None, environ: Mapping[str, str] = os.environ) -> str:
@@ -95,7 +101,7 @@ def user_here(environ: Mapping[str, str]) -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return f"uid {os.getuid()} (set USER to give a name)"
+        return say("uid {getuid} (set USER to give a name)", getuid=os.getuid())
 
 
 def _context_user(api: Api, cluster: ClusterOption | None, environ: Mapping[str, str]) -> str:

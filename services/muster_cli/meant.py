@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from muster import languages
+from muster.model.language import say
 from muster.runtime.config import LOOPBACK, load_with_origins
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import GatewayOption
@@ -45,21 +46,26 @@ def _url_of(through: GatewayOption, source: Source) -> str:
     """Empty: a log is meant. Raises CliError."""
     logs = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
     if through.gateway and logs:
-        raise CliError(f"--gateway and {logs[0]} both say what to read; give one of them", USAGE)
+        raise CliError(say("--gateway and {logs} both say what to read; give one of them", logs=logs[0]), USAGE)
     url = through.gateway or ""
     if not url and not logs:
         config, origins = load_with_origins()
         url = "" if "nats_url" in origins else config.gateway_url
     if not url:
         if through.context or through.kubeconfig:
-            raise CliError("--context and --kubeconfig are for a gateway: name it with --gateway URL", USAGE)
+            raise CliError(say("--context and --kubeconfig are for a gateway: name it with --gateway URL"), USAGE)
         return ""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CliError(f"--gateway {url} is no address: write https://HOST, or http://127.0.0.1:PORT", USAGE)
+        raise CliError(
+            say("--gateway {url} is no address: write https://HOST, or http://127.0.0.1:PORT", url=url), USAGE
+        )
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise CliError(
-            f"--gateway {url} would carry your token in the clear: take https://, or a port-forward on this machine",
+            say(
+                "--gateway {url} would carry your token in the clear: take https://, or a port-forward on this machine",
+                url=url,
+            ),
             USAGE,
         )
     return url

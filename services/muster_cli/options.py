@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
+from muster.model.language import marked, say
 from muster.runtime.config import Config
 from muster_cli.exits import USAGE, CliError
 
-LOG_GROUP = Group("Which log", sort_key=80)
-GATEWAY_GROUP = Group("Through a gateway", sort_key=82)
-CLUSTER_GROUP = Group("Which cluster", sort_key=85)
+LOG_GROUP = Group(marked("Which log"), sort_key=80)
+GATEWAY_GROUP = Group(marked("Through a gateway"), sort_key=82)
+CLUSTER_GROUP = Group(marked("Which cluster"), sort_key=85)
 
 
 Url = Annotated[
@@ -62,7 +63,7 @@ class Room:
     def applied(self, config: Config) -> Config:
         """The configuration with the given options. Raises CliError for values that JetStream refuses."""
         if self.replicas not in (None, 1, 3, 5):
-            raise CliError(f"--replicas is {self.replicas}; JetStream takes 1, 3 or 5", USAGE)
+            raise CliError(say("--replicas is {replicas}; JetStream takes 1, 3 or 5", replicas=self.replicas), USAGE)
         return replace(
             config,
             replicas=config.replicas if self.replicas is None else self.replicas,
@@ -140,5 +141,7 @@ def pair(option: str, text: str, example: str) -> tuple[str, str]:
     """What ``NAME=VALUE`` says. Raises CliError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise CliError(f"{option} {text}: write it like {example}", USAGE)
+        raise CliError(
+            say("{option} {words}: write it like {example}", option=option, words=text, example=example), USAGE
+        )
     return name, value

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.core.workloads.registry import KINDS
 from muster.model.api import LEASES, ApiResource
+from muster.model.language import listed, marked, say, translated
 from muster.ports import ApiTransport, Clock
 from muster.runtime.clock import SystemClock
 from muster.runtime.clusterlease import NAME, NAMESPACE, PATH
@@ -32,7 +33,7 @@ class QueueManager(Struct, frozen=True):
     deployments: tuple[str, ...]
     namespaces: tuple[str, ...]
     leases: tuple[str, ...]
-    does: str = "is active and admits jobs too"
+    does: str = marked("is active and admits jobs too")
     way_out: str = ""
     """The way out; empty: stop the manager, or take the kinds from the manager."""
 
@@ -53,9 +54,11 @@ OWNERS = (
         ("kai-scheduler-default", "kai-scheduler", "kai-operator"),
         ("kai-scheduler",),
         ("",),
-        "runs here, and binds pods that name kai-scheduler, which Muster binds too",
-        "scale the deployments of namespace kai-scheduler to 0 before Muster acts here; its Queues and labels are read "
-        "as they are",
+        marked("runs here, and binds pods that name kai-scheduler, which Muster binds too"),
+        marked(
+            "scale the deployments of namespace kai-scheduler to 0 before Muster acts here; its "
+            "Queues and labels are read as they are"
+        ),
     ),
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
@@ -83,18 +86,33 @@ async def owner_findings(
     for owner, why in zip(OWNERS, active, strict=True):
         if not why or (owner.name == "Kueue" and not await _kueue_takes(transport, kinds)):
             continue
-        fix = owner.way_out or f"stop it or take {', '.join(kinds)} from it before Muster acts here"
-        findings.append(Finding(grade, f"other owner {owner.name}", owner.does, f"{fix} ({why})"))
+        fix = translated(owner.way_out) or say(
+            "stop it or take {kinds} from it before Muster acts here", kinds=listed(kinds)
+        )
+        findings.append(Finding(grade, say("other owner {name}", name=owner.name), say(owner.does), f"{fix} ({why})"))
     deployments = await own_deployments(transport)
     if deployments and ours == "":
-        fix = "stop it (scale it to 0), or leave acting to it"
-        findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(deployments)}", fix))
+        fix = say("stop it (scale it to 0), or leave acting to it")
+        findings.append(
+            Finding(
+                grade,
+                say("other owner Muster"),
+                say("runs here already: {deployments}", deployments=listed(deployments)),
+                fix,
+            )
+        )
     lease = await acting_lease(transport, now)
     if lease and ours is not None and lease != ours:
-        text = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
-        findings.append(Finding(grade, "acting Muster", text, "leave acting to it, or scale its actuator to 0"))
+        text = say(
+            "cell/log {lease} acts here: it holds Lease {namespace}/{name}", lease=lease, namespace=NAMESPACE, name=NAME
+        )
+        findings.append(
+            Finding(grade, say("acting Muster"), text, say("leave acting to it, or scale its actuator to 0"))
+        )
     alone = Finding(
-        "ok", "other owners", "none of kube-queue, koord-queue, Kueue, KAI Scheduler or another Muster acts here"
+        "ok",
+        say("other owners"),
+        say("none of kube-queue, koord-queue, Kueue, KAI Scheduler or another Muster acts here"),
     )
     return findings or [alone]
 
@@ -118,7 +136,12 @@ async def _active(transport: ApiTransport, owner: QueueManager, now: int) -> str
         for item in await items(transport, LEASES, namespace, {}):
             name, spec = item["metadata"]["name"], item.get("spec") or {}
             if name.startswith(owner.leases) and spec.get("holderIdentity") and _is_fresh(spec, now):
-                return f"lease {namespace}/{name} held by {spec['holderIdentity']}"
+                return say(
+                    "lease {namespace}/{name} held by {holder}",
+                    namespace=namespace,
+                    name=name,
+                    holder=spec["holderIdentity"],
+                )
     return ""
 
 

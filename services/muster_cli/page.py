@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from muster.model.language import say, translated
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,23 @@ class Page:
 
     @property
     def help(self) -> str:
-        return f"{self.summary}\n\n{self.details}" if self.details else self.summary
+        """In the language of the reader, a paragraph at a time."""
+        parts = (self.summary, *self.details.split("\n\n"))
+        return "\n\n".join(translated(part) for part in parts if part)
 
     @property
     def epilogue(self) -> str:
-        return f"Examples:\n{indented(self.examples)}" if self.examples else ""
+        return f"{say('Examples:')}\n{indented(self.examples)}" if self.examples else ""
 
 
 def indented(text: str) -> str:
-    """A block of a help page."""
-    return "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
+    """A block of a help page: commands, each with a remark behind two blanks or none."""
+    return "\n".join(f"  {_remarked(line)}" if line else "" for line in text.strip().splitlines())
+
+
+def _remarked(line: str) -> str:
+    command, gap, remark = _REMARK.fullmatch(line).groups()  # type: ignore[union-attr]
+    return f"{command}{gap}{translated(remark)}" if remark else command
+
+
+_REMARK = re.compile(r"(.*?)(?:(\s{2,})(\S.*))?")

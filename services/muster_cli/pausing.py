@@ -13,19 +13,21 @@ from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.core.quota.trees.treesource import ROOT
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
+from muster.model.language import listed, marked, say
 from muster.serving.board import off_in
 from muster.told.readmodel.readstate import ReadState
 from muster_cli.api import Api, api_of, check_pair
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
 from muster_cli.folding import present_view
-from muster_cli.following import Present
+from muster_cli.following import LIMIT_S, Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import LogReading, locate, opened, tell_which
 
 What = Literal["evictions", "admissions"]
+WORDS: dict[What, str] = {"evictions": marked("evictions"), "admissions": marked("admissions")}
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
 RECLAIM = f"{PREFIX}/reclaim"
 Change = Callable[[Mapping[str, str]], dict[str, str | None]]
@@ -60,13 +62,13 @@ class Switchboard(Struct, frozen=True):
             wanted = change(meta.get("annotations") or {})
             if wanted:
                 await annotate(self.api.transport, target.resource, target.ref, meta, wanted)
-                out.line(f"{did} of {target.name}")
+                out.line(say("{did} of {name}", did=did, name=target.name))
             else:
-                out.line(f"{target.name}: nothing to change")
+                out.line(say("{name}: nothing to change", name=target.name))
             after: dict[str, Any] = {**(meta.get("annotations") or {}), **wanted}
             expected[target.path] = _parts(after.get(PAUSED) or "")
         if not await self.present.until(lambda state: all(paused_at(state, p) == e for p, e in expected.items())):
-            out.note(UNCONFIRMED)
+            out.note(say(UNCONFIRMED, seconds=f"{LIMIT_S:g}"))
             return FAILED
         return OK
 
@@ -80,7 +82,7 @@ async def switchboard(
     tell_which(out, place)
     async with opened(place) as reading, api_of(cluster, place) as api:
         if api is None:
-            raise CliError(NO_CLUSTER, NOT_FOUND)
+            raise CliError(say(NO_CLUSTER), NOT_FOUND)
         await check_pair(reading, api)
         present = Present(reading)
         targets = targets_of(await present.read(), queue.rstrip("/"))
@@ -91,17 +93,24 @@ def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
     """The tree in force, or the Queue of a path: for an inner node, the Queues of all leaves below."""
     tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
-        raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
+        raise CliError(
+            say("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree"), NOT_FOUND
+        )
     if not path:
         return [PauseTarget(tree.ref, QUOTA_TREES)]
     leaves = [node.path for node in tree.nodes if not node.children]
     below = [leaf for leaf in leaves if leaf == path or leaf.startswith(f"{path}/")]
     if not below:
-        raise CliError(f"there is no queue {path}; there are {', '.join(leaves[:20])}", NOT_FOUND)
+        raise CliError(
+            say("there is no queue {path}; there are {leaves}", path=path, leaves=listed(leaves[:20])), NOT_FOUND
+        )
     shown = {state.queues.queue_paths.get(uid, ""): queue.ref for uid, queue in state.queue_objects.items()}
     missing = [leaf for leaf in below if leaf not in shown]
     if missing:
-        raise CliError(f"there is no Queue object of {missing[0]} yet; a Muster that acts makes one", NOT_FOUND)
+        raise CliError(
+            say("there is no Queue object of {missing} yet; a Muster that acts makes one", missing=missing[0]),
+            NOT_FOUND,
+        )
     return [PauseTarget(shown[leaf], QUEUES, leaf) for leaf in below]
 
 

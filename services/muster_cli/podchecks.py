@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from muster.model.api import LEASES, PODS, ApiResource
+from muster.model.language import listed, marked, say, translated
 from muster.model.text import counted
 from muster.ports import ApiTransport, Clock
 from muster.runtime.endings import MISCONFIGURED, RESTART, UNAVAILABLE
@@ -21,18 +22,20 @@ from muster_cli.owners import DEPLOYMENTS, OURS, items
 
 STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 CONTROLLERS = {
-    "kube-controller-manager": "no Job, Deployment or other object of Kubernetes gets pods, and no pod is cleaned up",
-    "kube-scheduler": "no pod of the default scheduler gets a node",
+    "kube-controller-manager": marked(
+        "no Job, Deployment or other object of Kubernetes gets pods, and no pod is cleaned up"
+    ),
+    "kube-scheduler": marked("no pod of the default scheduler gets a node"),
 }
 """{controller with a Lease of its name in kube-system: the effect of its absence}; without election no Lease exists."""
 RENEWED_S = 4.0
 """A lease that is held is renewed within 2 s: one that looks old is read again after this time, so that a
 wrong clock of ours makes no finding."""
 ENDS = {
-    UNAVAILABLE: "something that it needs cannot be reached",
-    RESTART: "it only needs to be started again",
-    MISCONFIGURED: "its settings cannot work",
-    137: "it was killed: no memory, or no answer to its probe",
+    UNAVAILABLE: marked("something that it needs cannot be reached"),
+    RESTART: marked("it only needs to be started again"),
+    MISCONFIGURED: marked("its settings cannot work"),
+    137: marked("it was killed: no memory, or no answer to its probe"),
 }
 """{exit code of a service: the meaning}"""
 
@@ -60,9 +63,16 @@ async def _standing(transport: ApiTransport, clock: Clock, name: str) -> Finding
     await asyncio.sleep(RENEWED_S)
     if await _renewed(transport, name) != before:
         return None
-    detail = f"{name} has not renewed its lease since {before:%H:%M:%S} UTC: {CONTROLLERS[name]}"
-    fix = f"kubectl -n kube-system get pods -l component={name}; where the provider runs it: ask the provider"
-    return Finding("bad", "controllers", detail, fix)
+    detail = say(
+        "{name} has not renewed its lease since {before:%H:%M:%S} UTC: {controllers}",
+        name=name,
+        before=before,
+        controllers=say(CONTROLLERS[name]),
+    )
+    fix = say(
+        "kubectl -n kube-system get pods -l component={name}; where the provider runs it: ask the provider", name=name
+    )
+    return Finding("bad", say("controllers"), detail, fix)
 
 
 async def _renewed(transport: ApiTransport, name: str) -> datetime | None:
@@ -91,8 +101,8 @@ async def _lacking(transport: ApiTransport, kind: str, owner: Object) -> Finding
         str(condition.get("message")) for condition in _conditions(owner) if condition.get("type") == "ReplicaFailure"
     ]
     told = [*reasons.values(), *refused][:3]
-    why = f": {'; '.join(told)}" if told else ""
-    detail = f"{ready} of {counted(wanted, 'pod')} ready{why}"
+    why = say(": {detail}", detail=say("; ").join(told)) if told else ""
+    detail = say("{ready} of {pods} ready{why}", ready=ready, pods=counted(wanted, "pod"), why=why)
     looks = [_look(pod) for pod in pods if pod["metadata"]["name"] in reasons]
     fix = f"kubectl -n {space} {looks[0] if looks else f'describe {kind} {name}'}"
     return Finding("note" if ready else "bad", f"{kind} {name}", detail, fix)
@@ -116,8 +126,8 @@ def _reason(pod: Object) -> str:
         return ""
     placed = conditions.get("PodScheduled", {})
     if placed.get("status") == "False":
-        return f"{name} has no node: {placed.get('message') or placed.get('reason')}"
-    return f"{name}: {', '.join(_held_up(pod)) or 'it runs and is not ready'}"
+        return say("{name} has no node: {message}", name=name, message=placed.get("message") or placed.get("reason"))
+    return f"{name}: {listed(_held_up(pod)) or say('it runs and is not ready')}"
 
 
 def _held_up(pod: Object) -> Iterator[str]:
@@ -127,8 +137,12 @@ def _held_up(pod: Object) -> Iterator[str]:
             yield str(waiting["reason"])
         ended = _terminated(container)
         if ended:
-            meaning = ENDS.get(ended.get("exitCode", 0), "")
-            yield f"it ended with code {ended.get('exitCode')}{f' ({meaning})' if meaning else ''}"
+            meaning = translated(ENDS.get(ended.get("exitCode", 0), ""))
+            yield say(
+                "it ended with code {exitCode}{meaning}",
+                exitCode=ended.get("exitCode"),
+                meaning=f" ({meaning})" if meaning else "",
+            )
 
 
 def _terminated(container: Object) -> Object:

@@ -13,6 +13,7 @@ from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import ServerVersion
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.ports import ApiTransport
 from muster_cli.findings import Finding, Grade
@@ -96,8 +97,8 @@ async def policy_findings(transport: ApiTransport, version: ServerVersion, *, ac
     known = (version.major, version.minor)
     wanted = [policy for policy in POLICIES if known >= (policy.since.major, policy.since.minor)]
     if not wanted:
-        detail = "this server has none of ours: a bypass is noticed and charged, not stopped"
-        return [Finding("note", "policies", detail), *_steered(wanted, [])]
+        detail = say("this server has none of ours: a bypass is noticed and charged, not stopped")
+        return [Finding("note", say("policies"), detail), *_steered(wanted, [])]
     looked = [(policy, resource) for policy in wanted for resource in (policy.resource, policy.binding)]
     answers = await asyncio.gather(
         *(transport.request("GET", resource.path(name=policy.name)) for policy, resource in looked)
@@ -117,23 +118,27 @@ async def policy_findings(transport: ApiTransport, version: ServerVersion, *, ac
     findings = []
     guards = [name for name, policy in missing.items() if policy.guards]
     if guards:
-        detail = f"{', '.join(guards)} missing: any user may start a queued job without an admission"
-        findings.append(Finding(grade, "policies", detail, APPLY))
+        detail = say("{guards} missing: any user may start a queued job without an admission", guards=listed(guards))
+        findings.append(Finding(grade, say("policies"), detail, APPLY))
     limits = [name for name, policy in missing.items() if policy.limits]
     if limits:
-        detail = f"{', '.join(limits)} missing: the credentials of Muster's actuator change anything"
-        findings.append(Finding(grade, "policies", detail, APPLY))
+        detail = say("{limits} missing: the credentials of Muster's actuator change anything", limits=listed(limits))
+        findings.append(Finding(grade, say("policies"), detail, APPLY))
     others = [name for name, policy in missing.items() if not (policy.guards or policy.limits or policy.steers)]
     if others:
-        detail = f"{', '.join(others)} missing: users have to write themselves what these write for them"
-        findings.append(Finding("note", "policies", detail, APPLY))
+        detail = say(
+            "{others} missing: users have to write themselves what these write for them", others=listed(others)
+        )
+        findings.append(Finding("note", say("policies"), detail, APPLY))
     if weak:
-        more = f"; and {len(weak) - SHOWN} more" if len(weak) > SHOWN else ""
-        findings.append(Finding(grade, "policies", "; ".join(weak[:SHOWN]) + more, APPLY))
+        more = say("; and {weak} more", weak=len(weak) - SHOWN) if len(weak) > SHOWN else ""
+        findings.append(Finding(grade, say("policies"), say("; ").join(weak[:SHOWN]) + more, APPLY))
     if unknown:
-        findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
+        findings.append(
+            Finding("note", say("policies"), say("cannot be looked at: {unknown}", unknown=listed(unknown)))
+        )
     there = [policy.name for policy in wanted if policy not in missing.values()]
-    findings = findings or [Finding("ok", "policies", ", ".join(there))]
+    findings = findings or [Finding("ok", say("policies"), listed(there))]
     findings += await _controllers(transport, acting=acting) if not guards else []
     return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
 
@@ -143,36 +148,53 @@ def weakened(policy: AdmissionPolicy, resource: ApiResource, body: dict[str, Any
     spec, validates = body.get("spec") or {}, policy.resource.kind.startswith("Validating")
     if resource == policy.resource:
         if validates and spec.get("failurePolicy", "Fail") != "Fail":
-            yield f"has failurePolicy {spec['failurePolicy']}: what it cannot judge is let through"
+            yield say(
+                "has failurePolicy {failurepolicy}: what it cannot judge is let through",
+                failurepolicy=spec["failurePolicy"],
+            )
         if not spec.get("validations" if validates else "mutations"):
-            yield "has no rule"
+            yield say("has no rule")
         if (spec.get("matchConstraints") or {}).get("namespaceSelector"):
-            yield "holds in some namespaces only"
+            yield say("holds in some namespaces only")
         warned = ((body.get("status") or {}).get("typeChecking") or {}).get("expressionWarnings") or ()
         if warned:
-            yield f"has {counted(len(warned), 'expression')} that the server finds wrong"
+            yield say("has {expressions} that the server finds wrong", expressions=counted(len(warned), "expression"))
         return
     if spec.get("policyName") != policy.name:
-        yield f"binds {spec.get('policyName') or 'no policy'}"
+        yield say("binds {policy}", policy=spec.get("policyName") or say("no policy"))
     if validates and (policy.guards or policy.limits) and "Deny" not in (spec.get("validationActions") or ()):
-        yield f"refuses nothing: validationActions {', '.join(spec.get('validationActions') or ()) or 'is empty'}"
+        yield say(
+            "refuses nothing: validationActions {actions}",
+            actions=listed(spec.get("validationActions") or ()) or say("is empty"),
+        )
     selector = ((spec.get("matchResources") or {}).get("namespaceSelector") or {}).get("matchLabels") or {}
     if policy.guards and any(key != MANAGED or value != "true" for key, value in selector.items()):
-        yield f"holds only in namespaces with {', '.join(f'{key}={value}' for key, value in sorted(selector.items()))}"
+        yield say(
+            "holds only in namespaces with {labels}",
+            labels=listed((f"{key}={value}" for key, value in sorted(selector.items()))),
+        )
     param = spec.get("paramRef") or {}
     if param.get("name") and (param.get("name"), param.get("namespace")) != (CONTROLLERS, SYSTEM):
-        yield f"takes its accounts from ConfigMap {param.get('namespace')}/{param.get('name')}"
+        yield say(
+            "takes its accounts from ConfigMap {namespace}/{name}",
+            namespace=param.get("namespace"),
+            name=param.get("name"),
+        )
 
 
 async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding]:
     """Whether the policies know the accounts that run the kinds: policies without accounts refuse every request."""
     answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
     if answer.status == 404:
-        detail = (
-            f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
+        detail = say(
+            "ConfigMap {system}/{controllers} missing: the policies refuse every job and pod of managed namespaces",
+            system=SYSTEM,
+            controllers=CONTROLLERS,
         )
         return [
-            Finding("bad" if acting else "note", "policies", detail, "kubectl apply -f deploy/rbac/controllers.yaml")
+            Finding(
+                "bad" if acting else "note", say("policies"), detail, "kubectl apply -f deploy/rbac/controllers.yaml"
+            )
         ]
     if not answer.ok:
         return []
@@ -181,16 +203,27 @@ async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding
     unnamed = [resource for resource in resources if not data.get(resource, "").strip()]
     if not unnamed:
         return []
-    named = f"ConfigMap {SYSTEM}/{CONTROLLERS} names no account"
-    detail = f"{named} for {', '.join(unnamed)}: what the operator makes of these is refused"
-    return [Finding("note", "policies", detail, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
+    named = say("ConfigMap {system}/{controllers} names no account", system=SYSTEM, controllers=CONTROLLERS)
+    detail = say(
+        "{named} for {unnamed}: what the operator makes of these is refused", named=named, unnamed=listed(unnamed)
+    )
+    return [Finding("note", say("policies"), detail, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
 
 
 def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:
     """Whether pods of gangs get Muster as their scheduler, where the pods name none."""
-    detail = "pods with the marks of a gang have to say schedulerName: muster themselves"
+    detail = say("pods with the marks of a gang have to say schedulerName: muster themselves")
     if missing:
-        return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {detail}", APPLY)]
+        return [
+            Finding(
+                "note",
+                say("gang pods"),
+                say("{missing} missing: {detail}", missing=listed(missing), detail=detail),
+                APPLY,
+            )
+        ]
     if not any(policy.steers for policy in wanted):
-        return [Finding("note", "gang pods", f"this server changes no objects by policy: {detail}")]
+        return [
+            Finding("note", say("gang pods"), say("this server changes no objects by policy: {detail}", detail=detail))
+        ]
     return []

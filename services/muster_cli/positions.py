@@ -48,7 +48,12 @@ def mark(text: str, option: str) -> Bookmark | None:
         when = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         raise CliError(
-            f"{option} {text} is neither a sequence nor a time: write 1200, 2026-03-01T12:00:00Z, or -5m", USAGE
+            say(
+                "{option} {words} is neither a sequence nor a time: write 1200, 2026-03-01T12:00:00Z, or -5m",
+                option=option,
+                words=text,
+            ),
+            USAGE,
         ) from None
     at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return Bookmark(at=int(at.timestamp() * 1000))
@@ -58,7 +63,9 @@ def window(begin: str, end: str) -> tuple[Bookmark | None, Bookmark | None]:
     """The positions ``--from`` and ``--until`` name. Raises CliError, also where the one lies after the other."""
     one, other = mark(begin, "--from"), mark(end, "--until")
     if one is not None and other is not None and (one.seq > other.seq > 0 or one.at > other.at > 0):
-        raise CliError(f"--from {begin} lies after --until {end}: nothing is between them", USAGE)
+        raise CliError(
+            say("--from {begin} lies after --until {end}: nothing is between them", begin=begin, end=end), USAGE
+        )
     return one, other
 
 
@@ -66,7 +73,14 @@ def reached(wanted: Bookmark | None, option: str, last: int, now: int) -> None:
     """Raises CliError where a log, which ends at ``last`` and a log time, does not come to a position."""
     if wanted is not None and not wanted.reached(last, now):
         raise CliError(
-            f"{option} {wanted} lies after the end of this log: sequence {last}, {moment(now)} UTC", NOT_FOUND
+            say(
+                "{option} {wanted} lies after the end of this log: sequence {last}, {now} UTC",
+                option=option,
+                wanted=wanted,
+                last=last,
+                now=moment(now),
+            ),
+            NOT_FOUND,
         )
 
 
@@ -74,7 +88,9 @@ def span_of(text: str, option: str = "--since") -> int:
     """``90s``, ``30m``, ``1h``, ``7d`` in ms. Raises CliError."""
     number, unit = text[:-1], text[-1:]
     if unit not in UNITS or not number.isdecimal():
-        raise CliError(f"{option} {text} is no span of time: write 90s, 30m, 1h or 7d", USAGE)
+        raise CliError(
+            say("{option} {words} is no span of time: write 90s, 30m, 1h or 7d", option=option, words=text), USAGE
+        )
     return int(number) * UNITS[unit]
 
 

@@ -15,6 +15,7 @@ from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.model.demand import Demand, Shortfall
 from muster.model.kaiqueue import KaiQueue
+from muster.model.language import say
 from muster.model.quota import KAI_ROOT, NO_GPUS, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
@@ -143,7 +144,7 @@ def _node(old: QuotaNode | None, new: QuotaNode) -> list[FieldChange]:
     for part, before, after in (
         ("min", old.guaranteed, new.guaranteed),
         ("max", old.limit, new.limit),
-        ("not lent", old.kept, new.kept),
+        (say("not lent"), old.kept, new.kept),
         ("weight", old.weight, new.weight),
     ):
         changes += [
@@ -152,7 +153,9 @@ def _node(old: QuotaNode | None, new: QuotaNode) -> list[FieldChange]:
             if before.get(name) != after.get(name)
         ]
     if old.preempts != new.preempts:
-        changes.append(FieldChange(new.path, "preempts lower priority", *(_yes(node.preempts) for node in (old, new))))
+        changes.append(
+            FieldChange(new.path, say("preempts lower priority"), *(_yes(node.preempts) for node in (old, new)))
+        )
     if sorted(old.namespaces) != sorted(new.namespaces):
         shown = [", ".join(sorted(namespaces)) or "-" for namespaces in (old.namespaces, new.namespaces)]
         changes.append(FieldChange(new.path, "namespaces", *shown))
@@ -204,4 +207,5 @@ def _demand(new: Ledger, leaf: str, job: Job, workload: Workload) -> Demand:
 
 def _why(short: Shortfall) -> str:
     term = terms(short.path)
-    return f"{short.resource} in {short.path}: {amounts(short, term.least if short.of_min else term.most)}"
+    words = amounts(short, term.least if short.of_min else term.most)
+    return say("{resource} in {path}: {amounts}", resource=short.resource, path=short.path, amounts=words)

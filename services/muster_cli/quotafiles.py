@@ -17,6 +17,7 @@ from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
+from muster.model.language import say
 from muster.model.quota import QuotaTree
 from muster.model.resources import format_quantity
 from muster.told.wording import problems
@@ -48,9 +49,9 @@ def read_trees(path: Path) -> list[Linted]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND) from None
+        raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {path}: {err}") from err
+        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
     manifests = read_manifests(text, str(path))
     lints = [lint(manifest) for manifest in manifests if manifest.kind == KIND]
     queues = [
@@ -59,9 +60,17 @@ def read_trees(path: Path) -> list[Linted]:
         if manifest.api_version == api.KAI_QUEUES.api_version and manifest.kind == "Queue"
     ]
     if queues:
-        lints.append(lint_queues(queues, f"the KAI queues of {path}"))
+        lints.append(lint_queues(queues, say("the KAI queues of {path}", path=path)))
     if not lints:
-        raise CliError(f"{path} holds no {KIND}, and no Queue of {api.KAI_QUEUES.api_version}", USAGE)
+        raise CliError(
+            say(
+                "{path} holds no {kind}, and no Queue of {api_version}",
+                path=path,
+                kind=KIND,
+                api_version=api.KAI_QUEUES.api_version,
+            ),
+            USAGE,
+        )
     return lints
 
 
@@ -99,19 +108,25 @@ def lint(manifest: Manifest) -> Linted:
 def _around(manifest: Manifest) -> Iterator[BrokenRule]:
     """What is odd about the object."""
     if manifest.namespace != NAMESPACE:
-        where = f"namespace {manifest.namespace}" if manifest.namespace else "no namespace"
-        yield BrokenRule("metadata.namespace", "namespace", f"it names {where}; a tree outside {NAMESPACE} is ignored")
+        where = f"namespace {manifest.namespace}" if manifest.namespace else say("no namespace")
+        yield BrokenRule(
+            "metadata.namespace",
+            "namespace",
+            say("it names {where}; a tree outside {namespace} is ignored", where=where, namespace=NAMESPACE),
+        )
     known = {PROFILE, CHANGED_BY, CHANGE_REASON, *(f"{PREFIX}/{name}" for name in KNOWN)}
     for key in sorted(manifest.body["metadata"].get("annotations") or {}):
         if key.startswith(f"{PREFIX}/") and key not in known:
-            yield BrokenRule("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
+            yield BrokenRule(
+                "metadata.annotations", "annotation", say("{key} means nothing here; is it misspelt?", key=key)
+            )
 
 
 def _unknown_attributes(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
     """Attributes of nodes that look like ours and are not."""
     for key in sorted(node.attributes):
         if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, REAPPLIED, FLAVORS, *WEIGHTS):
-            yield BrokenRule(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
+            yield BrokenRule(path, "attribute", say("attribute {key} means nothing here; is it misspelt?", key=key))
     for child in node.children:
         yield from _unknown_attributes(child, f"{path}/{child.name}")
 
@@ -121,15 +136,19 @@ def _within(tree: QuotaTree) -> Iterator[BrokenRule]:
     limits = {node.path: node.limit for node in tree.nodes}
     for name in tree.flavored:
         if name not in tree.nodes[0].limit:
-            yield BrokenRule(tree.root, "flavor", f"max names no {name}: any amount of it is admitted")
+            yield BrokenRule(tree.root, "flavor", say("max names no {name}: any amount of it is admitted", name=name))
     for node in tree.nodes:
         parent = limits.get(node.path.rpartition("/")[0], {})
         for name, limit in sorted(node.limit.items()):
             if name in parent and limit > parent[name]:
-                detail = (
-                    f"max {name} {format_quantity(limit, name)} is over the parent's "
-                    f"{format_quantity(parent[name], name)}, so it is never reached"
+                detail = say(
+                    "max {name} {limit} is over the parent's {parent}, so it is never reached",
+                    name=name,
+                    limit=format_quantity(limit, name),
+                    parent=format_quantity(parent[name], name),
                 )
                 yield BrokenRule(node.path, "max_over_parent", detail)
         if not node.children and not node.namespaces and node.path != tree.rules.unbound_queue:
-            yield BrokenRule(node.path, "no_namespace", "no namespace is on this leaf: only labels lead jobs to it")
+            yield BrokenRule(
+                node.path, "no_namespace", say("no namespace is on this leaf: only labels lead jobs to it")
+            )

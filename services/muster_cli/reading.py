@@ -23,6 +23,7 @@ from muster.bus.log import JetStreamLog
 from muster.core.docket import Docket, Judge
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.ports import LogGoneError, LogSealedError, Snapshot
 from muster.runtime.config import Config, load_with_origins
 from muster.runtime.connecting import connect_bus
@@ -79,7 +80,10 @@ def locate(bus: Bus | None) -> LogPlace:
         return LogPlace(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
     if not instances_running:
         raise CliError(
-            "no running Muster found: start one with `muster up`, or name the NATS of yours with --url nats://HOST:PORT",
+            say(
+                "no running Muster found: start one with `muster up`, or name the NATS of yours with "
+                "--url nats://HOST:PORT"
+            ),
             NOT_FOUND,
         )
     newest = instances_running[0]
@@ -96,7 +100,11 @@ def tell_which(out: Output, place: LogPlace) -> None:
     """Say which of several running instances was taken."""
     if place.others:
         out.note(
-            f"{place.others + 1} Musters run here; this is the newest, {place.config.nats_url} (choose with --url)"
+            say(
+                "{others} Musters run here; this is the newest, {nats_url} (choose with --url)",
+                others=place.others + 1,
+                nats_url=place.config.nats_url,
+            )
         )
 
 
@@ -121,8 +129,12 @@ def _give_up_when_lost(connection: Connection, url: str) -> Callable[[], None]:
     def fail() -> None:
         connection.fail(
             ConnectError(
-                f"the connection to {redacted(url)} was lost, and was not back after {LOST_LIMIT_S:g} s; "
-                "check that NATS runs there, and run the command again"
+                say(
+                    "the connection to {url} was lost, and was not back after {lost_limit_s:g} s; check that "
+                    "NATS runs there, and run the command again",
+                    url=redacted(url),
+                    lost_limit_s=LOST_LIMIT_S,
+                )
             )
         )
 
@@ -172,8 +184,11 @@ async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> A
     origin = log.identity.origin
     if whole and after + 1 < origin:
         raise CliError(
-            f"this command needs the whole log, and the commits before sequence {origin} were removed with the streams "
-            "of earlier generations; name its archive with --log",
+            say(
+                "this command needs the whole log, and the commits before sequence {origin} were removed "
+                "with the streams of earlier generations; name its archive with --log",
+                origin=origin,
+            ),
             NOT_FOUND,
         )
     stream = log.follow(after)
@@ -218,8 +233,12 @@ async def _heard(stream: AsyncGenerator[list[Stored], None], after: int) -> list
             return await anext(stream)
     except TimeoutError:
         raise CliError(
-            f"the log gave nothing after sequence {after} for {SILENT_LIMIT_S:g} s, though there is more; `muster log "
-            "info` and the monitoring of NATS say whether its stream has a leader"
+            say(
+                "the log gave nothing after sequence {after} for {silent_limit_s:g} s, though there is "
+                "more; `muster log info` and the monitoring of NATS say whether its stream has a leader",
+                after=after,
+                silent_limit_s=SILENT_LIMIT_S,
+            )
         ) from None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster.model.language import say
 from muster_cli.exits import for_help
 from muster_cli.logpages import LOG
 from muster_cli.page import Page, indented
@@ -19,7 +20,7 @@ class Root(Page):
 
     @property
     def epilogue(self) -> str:
-        return f"Start here:\n{indented(self.examples)}\n\nExit codes:\n{for_help()}"
+        return f"{say('Start here:')}\n{indented(self.examples)}\n\n{say('Exit codes:')}\n{for_help()}"
 
 
 ROOT = Root(

@@ -14,6 +14,7 @@ from muster.core.reading.kubequeue import MADE, QUEUE_NAMESPACE
 from muster.core.workloads.registry import KINDS
 from muster.model.api import POD_GROUPS, POD_TEMPLATES, PROVISIONING_REQUESTS, QUEUE_UNITS, QUEUES, ApiResource
 from muster.model.keys import Ref
+from muster.model.language import say
 from muster.model.workload import Workload
 from muster.ports import ApiTransport
 from muster_cli.marking import refusal
@@ -92,7 +93,7 @@ async def items(transport: ApiTransport, resource: ApiResource) -> AsyncIterator
         if answer.status == GONE:
             return
         if not answer.ok:
-            raise refusal(answer, f"list {resource}")
+            raise refusal(answer, say("list {resource}", resource=resource))
         page = msgspec.json.decode(answer.body)
         for item in page.get("items") or []:
             yield item
@@ -107,7 +108,7 @@ async def remove(transport: ApiTransport, resource: ApiResource, ref: Ref) -> bo
     body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": ref.uid}})
     answer = await transport.request("DELETE", resource.path(ref.namespace, ref.name), body=body)
     if not answer.ok and answer.status != GONE:
-        raise refusal(answer, f"delete {ref.kind} {ref.key}")
+        raise refusal(answer, say("delete {kind} {key}", kind=ref.kind, key=ref.key))
     return answer.ok
 
 

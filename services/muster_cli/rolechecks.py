@@ -17,6 +17,7 @@ from muster.events.subjects import DEFAULT_CELL
 from muster.kube.discovery import can_i
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster.runtime.pairing import KNOWN_BY
@@ -50,7 +51,7 @@ class Need(NamedTuple):
             (
                 detail,
                 *([self.name] if self.name else ()),
-                *([f"in namespace {self.namespace}"] if self.namespace else ()),
+                *([say("in namespace {namespace}", namespace=self.namespace)] if self.namespace else ()),
             )
         )
 
@@ -144,17 +145,28 @@ async def role_findings(transport: ApiTransport, kinds: Collection[str] = KINDS)
             lacks = await _lacks(transport, account, wanted)
             checked += len(wanted)
             if lacks:
-                findings.append(Finding("bad", "roles", _said(account, lacks), APPLY))
+                findings.append(Finding("bad", say("roles"), _said(account, lacks), APPLY))
     except ApiStatusError as err:
-        detail = f"what the accounts of Muster may do cannot be asked: {err}"
-        return [Finding("note", "roles", detail, "grant it: verb create on subjectaccessreviews.authorization.k8s.io")]
-    return findings or [Finding("ok", "roles", f"{counted(checked, 'right')} that the accounts of Muster need")]
+        detail = say("what the accounts of Muster may do cannot be asked: {err}", err=err)
+        return [
+            Finding(
+                "note", say("roles"), detail, say("grant it: verb create on subjectaccessreviews.authorization.k8s.io")
+            )
+        ]
+    return findings or [
+        Finding("ok", say("roles"), say("{rights} that the accounts of Muster need", rights=counted(checked, "right")))
+    ]
 
 
 def _said(account: Account, lacks: list[Need]) -> str:
-    named = ", ".join(str(lack) for lack in lacks[:SHOWN])
-    more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
-    return f"account {account} may not {named}{more}: its role is older than this version, or was changed"
+    named = listed(str(lack) for lack in lacks[:SHOWN])
+    more = say(" and {number} more", number=len(lacks) - SHOWN) if len(lacks) > SHOWN else ""
+    return say(
+        "account {account} may not {named}{more}: its role is older than this version, or was changed",
+        account=account,
+        named=named,
+        more=more,
+    )
 
 
 async def _lacks(transport: ApiTransport, account: Account, wanted: list[Need]) -> list[Need]:

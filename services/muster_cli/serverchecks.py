@@ -11,6 +11,7 @@ from msgspec import Struct
 from muster.bus.connection import Connection
 from muster.bus.errors import BusError, ConnectError, ForbiddenError, UnansweredError
 from muster.bus.servers import Server, ask_servers
+from muster.model.language import listed, marked, say
 from muster.model.text import counted
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.copies import DAMAGED, Cause, ServerTrouble, judge, log_copies, members
@@ -22,51 +23,77 @@ AGAIN_S = 1.0
 STOPPED: frozenset[Cause] = frozenset({"no_quorum", "no_leader"})
 """Causes for which JetStream answers nothing: the rest need not be asked for."""
 _PODS = "kubectl -n muster-system get pods -l app.kubernetes.io/name=nats"
-_ROOM = "make room on its disk, then its liveness probe starts it again; else kubectl -n muster-system delete pod {}"
-_KEEPER = "kubectl -n muster-system logs deploy/muster-keeper says when it is rebuilt from a whole copy"
+_ROOM = marked(
+    "make room on its disk, then its liveness probe starts it again; else kubectl -n muster-system delete pod {server}"
+)
+_KEEPER = marked("kubectl -n muster-system logs deploy/muster-keeper says when it is rebuilt from a whole copy")
 
 SAID: dict[Cause, tuple[Callable[[ServerTrouble], str], str]] = {
-    "down": (lambda _: "down, or cut off from the others", "kubectl -n muster-system describe pod {}"),
+    "down": (lambda _: say("down, or cut off from the others"), "kubectl -n muster-system describe pod {server}"),
     "jetstream_off": (
-        lambda _: "JetStream is off since its disk was full, until its next start",
+        lambda _: say("JetStream is off since its disk was full, until its next start"),
         _ROOM,
     ),
-    "unwritable": (lambda trouble: f"it could not write to its disk: {trouble.said}", _ROOM),
+    "unwritable": (lambda trouble: say("it could not write to its disk: {said}", said=trouble.said), _ROOM),
     "nearly_full": (
-        lambda trouble: f"{trouble.number} % of its room is used",
-        "muster log prune; or give it a larger disk and a larger max_file_store",
+        lambda trouble: say("{number} % of its room is used", number=trouble.number),
+        marked("muster log prune; or give it a larger disk and a larger max_file_store"),
     ),
-    "unhealthy": (lambda trouble: trouble.said, "kubectl -n muster-system logs {}"),
+    "unhealthy": (lambda trouble: trouble.said, "kubectl -n muster-system logs {server}"),
     "behind": (
-        lambda trouble: f"{counted(trouble.number, 'message')} of {trouble.stream} behind",
-        "it catches up by itself; if it does not: kubectl -n muster-system logs {}",
+        lambda trouble: say(
+            "{messages} of {stream} behind", messages=counted(trouble.number, "message"), stream=trouble.stream
+        ),
+        marked("it catches up by itself; if it does not: kubectl -n muster-system logs {server}"),
     ),
-    "hole": (lambda trouble: f"its copy of {trouble.stream} lacks {counted(trouble.number, 'message')}", _KEEPER),
+    "hole": (
+        lambda trouble: say(
+            "its copy of {stream} lacks {messages}", stream=trouble.stream, messages=counted(trouble.number, "message")
+        ),
+        _KEEPER,
+    ),
     "differs": (
-        lambda trouble: f"its copy of {trouble.stream} has another message {trouble.seq} than the others",
+        lambda trouble: say(
+            "its copy of {stream} has another message {seq} than the others", stream=trouble.stream, seq=trouble.seq
+        ),
         _KEEPER,
     ),
     "no_quorum": (
-        lambda trouble: f"no quorum: nothing is stored until {counted(trouble.number, 'server')} are up with JetStream",
-        f"start those that are down: {_PODS}",
+        lambda trouble: say(
+            "no quorum: nothing is stored until {servers} are up with JetStream",
+            servers=counted(trouble.number, "server"),
+        ),
+        marked("start those that are down: {pods}"),
     ),
     "no_leader": (
-        lambda trouble: f"{trouble.stream or 'JetStream'} has no leader; nothing is stored until it has one",
-        f"within 10 s it has; if it has not: {_PODS}",
+        lambda trouble: say(
+            "{stream} has no leader; nothing is stored until it has one", stream=trouble.stream or "JetStream"
+        ),
+        marked("within 10 s it has; if it has not: {pods}"),
     ),
     "absent": (
-        lambda trouble: f"it has no copy of {trouble.stream}, which is to be on it: it knows another history of NATS",
-        "empty its store: kubectl -n muster-system delete pvc data-{0} --wait=false; then delete pod {0}",
+        lambda trouble: say(
+            "it has no copy of {stream}, which is to be on it: it knows another history of NATS", stream=trouble.stream
+        ),
+        marked(
+            "empty its store: kubectl -n muster-system delete pvc data-{server} --wait=false; then delete pod {server}"
+        ),
     ),
     "few": (
-        lambda trouble: (
-            f"{trouble.stream} is on {counted(trouble.number, 'server')}: one that dies may lose or stop it"
+        lambda trouble: say(
+            "{stream} is on {servers}: one that dies may lose or stop it",
+            stream=trouble.stream,
+            servers=counted(trouble.number, "server"),
         ),
-        "nats stream edit STREAM --replicas 3, as user admin; the keeper does so after a repair by itself",
+        marked("nats stream edit {stream} --replicas 3, as user admin; the keeper does so after a repair by itself"),
     ),
     "lost": (
-        lambda trouble: f"no copy of {trouble.stream} is whole: at least {counted(trouble.number, 'message')} lost",
-        "muster log verify names the first one; then muster log recover",
+        lambda trouble: say(
+            "no copy of {stream} is whole: at least {messages} lost",
+            stream=trouble.stream,
+            messages=counted(trouble.number, "message"),
+        ),
+        marked("muster log verify names the first one; then muster log recover"),
     ),
 }
 """{cause: what is wrong, and the way out, with the name of the server}"""
@@ -91,14 +118,16 @@ async def server_findings(place: LogPlace) -> Examined:
             stack.push_async_callback(connection.close)
             servers, troubles = await _looked_at(connection, place.config.cell)
         except ConnectError as err:
-            return Examined([Finding("bad", "NATS", str(err), f"{_PODS}; or name another with --url")], able=False)
+            return Examined(
+                [Finding("bad", "NATS", str(err), say("{pods}; or name another with --url", pods=_PODS))], able=False
+            )
         except (UnansweredError, ForbiddenError) as err:
             # The server of `muster up` has no accounts, and no other servers.
-            fix = "give NATS the deploy/nats/accounts.conf of this version, and start its servers again one by one"
-            note = Finding("note", "NATS servers", f"not examined one by one: {err}", fix)
+            fix = say("give NATS the deploy/nats/accounts.conf of this version, and start its servers again one by one")
+            note = Finding("note", say("NATS servers"), say("not examined one by one: {err}", err=err), fix)
             return Examined([] if place.instance is not None else [note])
         except BusError as err:
-            return Examined([Finding("note", "NATS servers", f"not examined one by one: {err}")])
+            return Examined([Finding("note", say("NATS servers"), say("not examined one by one: {err}", err=err))])
     store = min((server.limit for server in servers if server.limit > 0), default=0)
     return Examined(_told(servers, troubles, place.config.cell), able=_able(servers, troubles), store=store)
 
@@ -124,8 +153,21 @@ def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: st
     if not troubles:
         streams = list(log_copies(servers, cell))
         copies = log_copies(servers, cell)[streams[-1]] if streams else {}
-        whole = f"; {counted(len(copies), 'whole copy', 'whole copies')} of the log" if copies else ""
-        return [Finding("ok", "NATS servers", f"{len(servers)} of {len(members(servers))} up{whole}")]
+        whole = (
+            say("; {copies} of the log", copies=counted(len(copies), "whole copy", "whole copies")) if copies else ""
+        )
+        return [
+            Finding(
+                "ok",
+                say("NATS servers"),
+                say(
+                    "{servers} of {servers_2} up{whole}",
+                    servers=len(servers),
+                    servers_2=len(members(servers)),
+                    whole=whole,
+                ),
+            )
+        ]
     rebuilt = {trouble.server for trouble in troubles if trouble.cause in DAMAGED}
     findings = []
     for trouble in sorted(troubles, key=lambda trouble: bool(trouble.server)):
@@ -133,11 +175,15 @@ def _told(servers: Sequence[Server], troubles: Sequence[ServerTrouble], cell: st
             continue
         text, fix = SAID[trouble.cause]
         grade: Grade = "note" if trouble.cause in ("behind", "nearly_full") else "bad"
-        title = f"NATS server {trouble.server}" if trouble.server else "NATS servers"
-        way_out = fix.format(trouble.server).replace("STREAM", trouble.stream)
+        title = say("NATS server {server}", server=trouble.server) if trouble.server else say("NATS servers")
+        way_out = say(fix, server=trouble.server, stream=trouble.stream, pods=_PODS)
         others = sorted({other.server for other in troubles} - {"", trouble.server})
         if trouble.cause == "absent" and others:
-            way_out = f"first what is said of {', '.join(others)}, which may lack what this server has; then {way_out}"
+            way_out = say(
+                "first what is said of {others}, which may lack what this server has; then {way_out}",
+                others=listed(others),
+                way_out=way_out,
+            )
         findings.append(Finding(grade, title, text(trouble), way_out))
     return findings
 

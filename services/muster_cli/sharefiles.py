@@ -19,6 +19,7 @@ from muster.core.quota.division.dividing import Law
 from muster.core.quota.trees import kaisource
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
+from muster.model.language import listed, say
 from muster.model.problem import FieldProblem, problem
 from muster.model.quota import QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
@@ -85,25 +86,28 @@ class Given(Struct):
 def read_text(path: Path) -> tuple[str, str]:
     """(the text, the name of the source); ``-`` is stdin. Raises CliError."""
     if str(path) == "-":
-        return sys.stdin.read(), "standard input"
+        return sys.stdin.read(), say("standard input")
     try:
         return path.read_text(encoding="utf-8"), str(path)
     except FileNotFoundError:
-        raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND) from None
+        raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {path}: {err}") from err
+        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
 
 
 def is_table(text: str, origin: str) -> dict[str, Any] | None:
     """The document, for a table of queues; None for Kubernetes objects. Raises CliError when the text is no YAML."""
     try:
         if too_deep(text):
-            raise CliError(f"{origin} is nested too deeply", USAGE)
+            raise CliError(say("{origin} is nested too deeply", origin=origin), USAGE)
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except NO_YAML as err:
-        raise CliError(f"{origin} is neither YAML nor JSON: {flaw(err)}", USAGE) from err
+        raise CliError(say("{origin} is neither YAML nor JSON: {err}", origin=origin, err=flaw(err)), USAGE) from err
     if not documents:
-        raise CliError(f"{origin} is empty; write Queues, an ElasticQuotaTree, or {{total, queues: [...]}}", USAGE)
+        raise CliError(
+            say("{origin} is empty; write Queues, an ElasticQuotaTree, or {{total, queues: [...]}}", origin=origin),
+            USAGE,
+        )
     table = documents[0]
     return table if len(documents) == 1 and isinstance(table, dict) and "queues" in table else None
 
@@ -114,25 +118,40 @@ def read_table(table: Mapping[str, Any], origin: str) -> Given:
     if isinstance(rows, Mapping):
         rows = [{"name": name, **(row or {})} for name, row in rows.items()]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise CliError(f"{origin}: queues must be a list of {{name, ...}}", USAGE)
+        raise CliError(say("{origin}: queues must be a list of {{name, ...}}", origin=origin), USAGE)
     if "total" not in table:
-        raise CliError(f"{origin}: total is missing; write what there is to share, as `total: 8` or {{gpu: 8}}", USAGE)
+        raise CliError(
+            say("{origin}: total is missing; write what there is to share, as `total: 8` or {{gpu: 8}}", origin=origin),
+            USAGE,
+        )
     plain = not isinstance(table["total"], Mapping)
-    given = Given([], _amounts(table["total"], f"{origin}: total"), plain=plain)
-    given.k = _number(table.get("k", 1), f"{origin}: k")
+    given = Given([], _amounts(table["total"], say("{origin}: total", origin=origin)), plain=plain)
+    given.k = _number(table.get("k", 1), say("{origin}: k", origin=origin))
     if given.k < 0:
-        raise CliError(f"{origin}: k is {table['k']}; write 0 for no heed of past usage, or more", USAGE)
+        raise CliError(
+            say("{origin}: k is {k}; write 0 for no heed of past usage, or more", origin=origin, k=table["k"]), USAGE
+        )
     for key in sorted(set(map(str, table)) - {"total", "queues", "k"}):
-        raise CliError(f"{origin}: {key!r} is unknown; known are total, queues, k", USAGE)
+        raise CliError(say("{origin}: {key!r} is unknown; known are total, queues, k", origin=origin, key=key), USAGE)
     if any(amount < 0 for amount in given.total.values()):
-        raise CliError(f"{origin}: total is {table['total']}; write 0 or more", USAGE)
+        raise CliError(say("{origin}: total is {total}; write 0 or more", origin=origin, total=table["total"]), USAGE)
     names: set[str] = set()
     for number, row in enumerate(rows, start=1):
         name = str(row.get("name") or "")
         if not name or "/" in name:
-            raise CliError(f"{origin}: queue {number} has the name {name!r}; write one without a slash", USAGE)
+            raise CliError(
+                say(
+                    "{origin}: queue {number} has the name {name!r}; write one without a slash",
+                    origin=origin,
+                    number=number,
+                    name=name,
+                ),
+                USAGE,
+            )
         if name in names:
-            raise CliError(f"{origin}: queue {name} is written twice; leave one out", USAGE)
+            raise CliError(
+                say("{origin}: queue {name} is written twice; leave one out", origin=origin, name=name), USAGE
+            )
         names.add(name)
         _take_row(given, name, {ALIASES.get(str(key), str(key)): value for key, value in row.items()})
     return given
@@ -140,12 +159,18 @@ def read_table(table: Mapping[str, Any], origin: str) -> Given:
 
 def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
     for key in sorted(row.keys() - set(KNOWN)):
-        raise CliError(f"queue {name}: {key!r} is unknown; known are {', '.join(KNOWN)}", USAGE)
+        raise CliError(
+            say("queue {name}: {key!r} is unknown; known are {known}", name=name, key=key, known=listed(KNOWN)), USAGE
+        )
     texts: dict[str, dict[str, str]] = {}
     defaults = {"quota": "0", "limit": "-1", "weight": "1"}
     for which in FIELDS:
         try:
-            amounts = _amounts(row[which], f"{which} of queue {name}", given) if row.get(which) is not None else {}
+            amounts = (
+                _amounts(row[which], say("{which} of queue {name}", which=which, name=name), given)
+                if row.get(which) is not None
+                else {}
+            )
         except CliError as err:
             given.broken[name] = problem("", "said", said=str(err))
             amounts = {}
@@ -153,13 +178,19 @@ def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
             filled = dict.fromkeys(given.total, defaults[which])
             texts[which] = filled | {resource: _decimal(amount) for resource, amount in amounts.items()}
         elif any(amount < 0 for amount in amounts.values()):
-            text = f"{which} of queue {name} is {row[which]}; write 0 or more"
+            text = say(
+                "{which} of queue {name} is {amount}; write 0 or more", which=which, name=name, amount=row[which]
+            )
             given.broken[name] = problem("", "said", said=text)
         elif amounts:
             (given.requests if which == "request" else given.usage)[name] = amounts
     priority = row.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        text = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
+        text = say(
+            "priority of queue {name} is {priority!r}; write a whole number, the higher the earlier",
+            name=name,
+            priority=priority,
+        )
         given.broken[name] = problem("", "said", said=text)
         priority = None
     given.queues.append(
@@ -231,7 +262,7 @@ def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
         if any(amount < 0 for amount in amounts):
             continue
         total[resource] = Fraction(sum(amounts))
-    told = "it is not said what there is to share: taken to be the quotas of the top queues; say it with --total"
+    told = say("it is not said what there is to share: taken to be the quotas of the top queues; say it with --total")
     return total, told
 
 
@@ -241,12 +272,17 @@ def parse_amounts(text: str, option: str) -> dict[str, Fraction]:
     for part in text.split(","):
         name, equals, amount = part.partition("=")
         if not equals or not name.strip():
-            raise CliError(f"{option} {text}: write it like gpu=8,cpu=64000,memory=512000", USAGE)
+            raise CliError(
+                say("{option} {words}: write it like gpu=8,cpu=64000,memory=512000", option=option, words=text), USAGE
+            )
         name = name.strip()
         number = _is_number(amount.strip())
         value = _number(amount.strip(), option) if number else _amount(amount.strip(), name, f"{option} {name}")
         if value < 0:
-            raise CliError(f"{option} {text}: {name} is negative; write 0 or more", USAGE)
+            raise CliError(
+                say("{option} {words}: {name} is negative; write 0 or more", option=option, words=text, name=name),
+                USAGE,
+            )
         totals[RESOURCES.get(name, name)] = value
     return totals
 
@@ -261,9 +297,12 @@ def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[BrokenRule]
     for name in sorted(total):
         quotas = sum(known[child].guaranteed.get(name, 0) for child in nodes[0].children)
         if total[name] < quotas < EVERYTHING:
-            text = (
-                f"the quotas of the top queues sum up to {_plain(quotas)}{' ' + shown_name(name) if name else ''}, "
-                f"over the total of {_plain(total[name])}: they cannot all be guaranteed; lower them or add more"
+            text = say(
+                "the quotas of the top queues sum up to {quotas}{unit}, over the total of {total}: they "
+                "cannot all be guaranteed; lower them or add more",
+                quotas=_plain(quotas),
+                unit=" " + shown_name(name) if name else "",
+                total=_plain(total[name]),
             )
             yield BrokenRule("total", "over_subscribed", text)
 
@@ -280,7 +319,14 @@ def _amounts(value: Any, where: str, given: Given | None = None) -> dict[str, Fr
     """A number, or one for each resource. Raises CliError naming where, the value and the way out."""
     if isinstance(value, Mapping):
         if given is not None and given.plain:
-            raise CliError(f"{where} is {json.dumps(value, default=str)}, but total is one number; write one", USAGE)
+            raise CliError(
+                say(
+                    "{where} is {amount}, but total is one number; write one",
+                    where=where,
+                    amount=json.dumps(value, default=str),
+                ),
+                USAGE,
+            )
         weights = {}
         for key, amount in value.items():
             short, unit = UNITS.get(str(key), (str(key), Fraction(1)))
@@ -288,7 +334,12 @@ def _amounts(value: Any, where: str, given: Given | None = None) -> dict[str, Fr
             number = _amount(amount, short, f"{where}, {key}")
             weights[name] = number if number < 0 or "weight" in where else number * unit
             if given is not None and name not in given.total:
-                raise CliError(f"{where} has {key}, and total has not; add it there, or leave it out here", USAGE)
+                raise CliError(
+                    say(
+                        "{where} has {key}, and total has not; add it there, or leave it out here", where=where, key=key
+                    ),
+                    USAGE,
+                )
         return weights
     number = _amount(value, PLAIN, where)
     return {PLAIN: number} if given is None or given.plain else dict.fromkeys(given.total, number)
@@ -308,7 +359,7 @@ def _amount(value: Any, resource: str, where: str) -> Fraction:
 def _number(value: Any, where: str) -> Fraction:
     text = str(value)
     if isinstance(value, bool) or not _is_number(text):
-        raise CliError(f"{where} is {value!r}; write a number", USAGE)
+        raise CliError(say("{where} is {amount!r}; write a number", where=where, amount=value), USAGE)
     return Fraction(text)
 
 
@@ -340,8 +391,17 @@ def manifests_of(text: str, origin: str) -> tuple[list[Manifest], list[Manifest]
     trees = [manifest for manifest in manifests if manifest.kind == "ElasticQuotaTree"]
     if bool(queues) == bool(trees):
         message = (
-            "both Queues and ElasticQuotaTrees: put one of them" if queues else "no Queue and no ElasticQuotaTree: put"
+            say(
+                "{origin} holds both Queues and ElasticQuotaTrees: put one of them into a file of its own",
+                origin=origin,
+            )
+            if queues
+            else say(
+                "{origin} holds no Queue and no ElasticQuotaTree: put {version} Queues, a tree or {{total, queues}} "
+                "into it",
+                origin=origin,
+                version=f"{KAI_GROUP}v2",
+            )
         )
-        more = " into a file of its own" if queues else f" {KAI_GROUP}v2 Queues, a tree or {{total, queues}} into it"
-        raise CliError(f"{origin} holds {message}{more}", USAGE)
+        raise CliError(message, USAGE)
     return queues, trees

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from muster.core.quota.division.dividing import UNLIMITED, Divided, asked_above, divide_tree
 from muster.core.quota.ledger.shares import Shares
+from muster.model.language import say
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import format_quantity
 from muster.told.wording.queuewords import UNBOUNDED, why_share
@@ -90,7 +91,13 @@ def of_tree(manifest: Manifest) -> Shared:
     if checked.broken or checked.tree is None:
         first = checked.broken[0]
         raise CliError(
-            f"{checked.name} breaks {len(checked.broken)} rules: {first}; `muster quota lint` has all", VIOLATED
+            say(
+                "{name} breaks {broken} rules: {first}; `muster quota lint` has all",
+                name=checked.name,
+                broken=len(checked.broken),
+                first=first,
+            ),
+            VIOLATED,
         )
     tree: QuotaTree = checked.tree
     nodes = {node.path: node for node in tree.nodes}
@@ -127,12 +134,17 @@ def of_tree(manifest: Manifest) -> Shared:
 
 
 def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool) -> str:
-    text = (
-        f"min {format_quantity(least, name)}, and {format_quantity(max(0, share - least), name)} of the rest by weight"
+    text = say(
+        "min {least}, and {rest} of the rest by weight",
+        least=format_quantity(least, name),
+        rest=format_quantity(max(0, share - least), name),
     )
     if not divides:
-        text += f"; this tree does not divide by weight, so it may use up to its max of {format_quantity(most, name)}"
-    return text + ", if every queue asked for all there is"
+        text += say(
+            "; this tree does not divide by weight, so it may use up to its max of {most}",
+            most=format_quantity(most, name),
+        )
+    return text + say(", if every queue asked for all there is")
 
 
 def record(shared: Shared) -> dict[str, Any]:

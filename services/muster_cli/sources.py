@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from muster.bus.log import JetStreamLog
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.logfile import read_base
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema
@@ -109,7 +110,9 @@ async def source_of(
     source = source or Source()
     named = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
     if len(named) > 1:
-        raise CliError(f"{' and '.join(named)} both say where the log is; give one of them", USAGE)
+        raise CliError(
+            say("{named} both say where the log is; give one of them", named=say(" and ").join(named)), USAGE
+        )
     if source.log is not None:
         path = existing(source.log)
         base = read_base(path) if based else []
@@ -161,6 +164,10 @@ def _check_states(base: Sequence[Snapshot]) -> None:
     for state in base:
         if state.schema != shapes.get(state.stage, state.schema):
             raise CliError(
-                f"this log begins at sequence {state.seq + 1} with states of the stages, and that of {state.stage} is "
-                "not one of this version's: use the version that wrote it, or the archive of the whole log"
+                say(
+                    "this log begins at sequence {seq} with states of the stages, and that of {stage} is not "
+                    "one of this version's: use the version that wrote it, or the archive of the whole log",
+                    seq=state.seq + 1,
+                    stage=state.stage,
+                )
             )

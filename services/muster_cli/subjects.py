@@ -15,6 +15,7 @@ from msgspec import Struct
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.language import listed, marked, say
 from muster.ports import ApiTransport
 from muster_cli.findings import Finding
 from muster_cli.policychecks import ADMISSION, CONTROLLERS, GLASS, STARTERS
@@ -48,18 +49,18 @@ _POLICIES = tuple(
 )
 POWERS = (
     Power(
-        f"act as group {GLASS}, which starts jobs without an admission",
+        marked("act as group {group}, which starts jobs without an admission"),
         ("impersonate",),
         (("", "groups"),),
         True,
         GLASS,
     ),
     Power(
-        "write the status of queued kinds",
+        marked("write the status of queued kinds"),
         ("update", "patch"),
         tuple((row.resource.group, f"{row.resource.plural}/status") for row in KINDS.values()),
     ),
-    Power("change the policies", _WRITES, _POLICIES, everywhere=True),
+    Power(marked("change the policies"), _WRITES, _POLICIES, everywhere=True),
 )
 
 
@@ -69,16 +70,31 @@ async def subject_findings(transport: ApiTransport) -> list[Finding]:
     *answers, trusted = await asyncio.gather(*(transport.request("GET", path) for path in paths))
     denied = [part.plural for part, answer in zip(_PARTS, answers, strict=True) if not answer.ok]
     if denied:
-        detail = f"subjects that pass by the queue cannot be listed: {', '.join(denied)} cannot be read"
-        return [Finding("note", "subjects", detail)]
+        detail = say("subjects that pass by the queue cannot be listed: {denied} cannot be read", denied=listed(denied))
+        return [Finding("note", say("subjects"), detail)]
     roles, bindings = _read([msgspec.json.decode(answer.body).get("items") or [] for answer in answers])
     data = (msgspec.json.decode(trusted.body).get("data") or {}) if trusted.ok else {}
-    starters = [f"group {GLASS}", "Muster's own accounts", *data.get(STARTERS, "").split()]
-    findings = [Finding("ok", "subjects", f"may start jobs without an admission: {', '.join(starters)}")]
+    starters = [say("group {group}", group=GLASS), say("Muster's own accounts"), *data.get(STARTERS, "").split()]
+    findings = [
+        Finding(
+            "ok", say("subjects"), say("may start jobs without an admission: {starters}", starters=listed(starters))
+        )
+    ]
     for power in POWERS:
         names = sorted(set(holders(power, roles, bindings)))
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        findings.append(Finding("ok", "subjects", f"may {power.words}: {', '.join(names[:SHOWN]) or 'none'}{more}"))
+        more = say(" and {number} more", number=len(names) - SHOWN) if len(names) > SHOWN else ""
+        findings.append(
+            Finding(
+                "ok",
+                say("subjects"),
+                say(
+                    "may {words}: {names}{more}",
+                    words=say(power.words, group=GLASS),
+                    names=listed(names[:SHOWN]) or say("none"),
+                    more=more,
+                ),
+            )
+        )
     return findings
 
 
@@ -107,7 +123,8 @@ def holders(power: Power, roles: Mapping[Role, Collection[Any]], bindings: Colle
             continue
         for subject in binding.get("subjects") or ():
             name, of = subject["name"], subject.get("namespace", "")
-            yield f"{subject['kind']} {f'{of}/' if of else ''}{name}{f' in namespace {where}' if where else ''}"
+            shown = f"{subject['kind']} {f'{of}/' if of else ''}{name}"
+            yield say("{subject} in namespace {namespace}", subject=shown, namespace=where) if where else shown
 
 
 def _gives(power: Power, rule: Mapping[str, Any]) -> bool:

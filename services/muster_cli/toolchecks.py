@@ -9,6 +9,7 @@ import subprocess
 
 from msgspec import Struct
 
+from muster.model.language import marked, say, translated
 from muster_cli.commands.version import nats_server_version
 from muster_cli.findings import Finding
 
@@ -27,19 +28,19 @@ class Tool(Struct, frozen=True):
 
 
 TOOLS = (
-    Tool("Helm", (3, 17), "the chart", "--take-ownership", ("helm", "version", "--short")),
+    Tool("Helm", (3, 17), marked("the chart"), "--take-ownership", ("helm", "version", "--short")),
     Tool(
         "Docker Engine",
         (26, 0),
         "docker-compose.yml",
-        "mounts with subpath",
+        marked("mounts with subpath"),
         ("docker", "version", "--format", "{{.Server.Version}}"),
     ),
     Tool(
         "Docker Compose",
         (2, 26),
         "docker-compose.yml",
-        "mounts with subpath",
+        marked("mounts with subpath"),
         ("docker", "compose", "version", "--short"),
     ),
 )
@@ -56,8 +57,10 @@ async def tool_findings() -> list[Finding]:
 def _nats_server() -> Finding:
     version = nats_server_version()
     if version:
-        return Finding("ok", "nats-server", f"{version}, for `muster up`")
-    return Finding("note", "nats-server", "not found: `muster up` needs it", "install the extra kube-muster[local]")
+        return Finding("ok", "nats-server", say("{version}, for `muster up`", version=version))
+    return Finding(
+        "note", "nats-server", say("not found: `muster up` needs it"), say("install the extra kube-muster[local]")
+    )
 
 
 def _examined(tool: Tool) -> Finding | None:
@@ -65,10 +68,18 @@ def _examined(tool: Tool) -> Finding | None:
     if version is None:
         return None
     shown, needed = ".".join(map(str, version)), ".".join(map(str, tool.version))
+    purpose = translated(tool.purpose)
     if version[:2] >= tool.version:
-        return Finding("ok", tool.name, f"{shown}, for {tool.purpose}")
-    detail = f"{shown}: {tool.purpose} needs {needed} for {tool.why}"
-    return Finding("note", tool.name, detail, f"upgrade {tool.name}, unless you install without {tool.purpose}")
+        return Finding("ok", tool.name, say("{version}, for {purpose}", version=shown, purpose=purpose))
+    detail = say(
+        "{version}: {purpose} needs {needed} for {why}",
+        version=shown,
+        purpose=purpose,
+        needed=needed,
+        why=translated(tool.why),
+    )
+    way_out = say("upgrade {tool}, unless you install without {purpose}", tool=tool.name, purpose=purpose)
+    return Finding("note", tool.name, detail, way_out)
 
 
 def _version(tool: Tool) -> tuple[int, ...] | None:

@@ -13,6 +13,7 @@ from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.reading.quotatree import read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.ports import ApiTransport
 from muster.told.wording import problems
@@ -34,15 +35,23 @@ async def tree_findings(transport: ApiTransport, *, policies: bool = True) -> li
     ignored = [f"{namespace}/{name}" for namespace, name, _ in trees if namespace != TREE_NAMESPACE]
     queues = await _kai_queues(transport)
     findings = [] if queues and not counting else [_in_force([name for _, name, _ in counting], ignored)]
-    findings += [Finding("ok", "KAI queues", counted(queues, "queue"))] if queues else []
+    findings += [Finding("ok", say("KAI queues"), counted(queues, "queue"))] if queues else []
     if ignored:
-        detail = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
-        namespace, _, name = ignored[0].partition("/")
-        fix = (
-            f"set metadata.namespace to {TREE_NAMESPACE} and apply it again; then kubectl -n {namespace} delete "
-            f"{api.QUOTA_TREES} {name}"
+        detail = say(
+            "{ignored}: ignored, because a tree counts only in namespace {tree_namespace}",
+            ignored=listed(ignored),
+            tree_namespace=TREE_NAMESPACE,
         )
-        findings.append(Finding("bad", "quota tree", detail, fix))
+        namespace, _, name = ignored[0].partition("/")
+        fix = say(
+            "set metadata.namespace to {tree_namespace} and apply it again; then kubectl -n "
+            "{namespace} delete {quota_trees} {name}",
+            tree_namespace=TREE_NAMESPACE,
+            namespace=namespace,
+            quota_trees=api.QUOTA_TREES,
+            name=name,
+        )
+        findings.append(Finding("bad", say("quota tree"), detail, fix))
     for _, name, body in counting[:1]:
         findings += await _judged(transport, name, body, policies=policies)
     return findings
@@ -51,27 +60,36 @@ async def tree_findings(transport: ApiTransport, *, policies: bool = True) -> li
 def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
     if len(names) > 1:
         fix = f"kubectl -n {TREE_NAMESPACE} delete {api.QUOTA_TREES} {' '.join(names[1:])}"
-        return Finding("bad", "quota tree", f"only the oldest of {', '.join(names)} counts", fix)
+        return Finding("bad", say("quota tree"), say("only the oldest of {names} counts", names=listed(names)), fix)
     if names:
-        return Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")
-    detail = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
-    fix = f"move {ignored[0]} to {TREE_NAMESPACE}" if ignored else "kubectl apply -f TREE.yaml; `muster up` shows one"
-    return Finding("bad", "quota tree", detail, fix)
+        return Finding("ok", say("quota tree"), f"{TREE_NAMESPACE}/{names[0]}")
+    detail = say(
+        "there is no ElasticQuotaTree in {tree_namespace}: nothing can be admitted", tree_namespace=TREE_NAMESPACE
+    )
+    fix = (
+        say("move {tree} to {namespace}", tree=ignored[0], namespace=TREE_NAMESPACE)
+        if ignored
+        else say("kubectl apply -f TREE.yaml; `muster up` shows one")
+    )
+    return Finding("bad", say("quota tree"), detail, fix)
 
 
 async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: bool) -> list[Finding]:
     """Whether a tree keeps the rules, and the problems of the tree's namespaces."""
-    title, edit = f"quota tree {TREE_NAMESPACE}/{name}", f"kubectl -n {TREE_NAMESPACE} edit {api.QUOTA_TREES} {name}"
-    fix = f"{edit}; `muster quota lint FILE` judges a tree before it is applied"
+    title, edit = (
+        say("quota tree {tree_namespace}/{name}", tree_namespace=TREE_NAMESPACE, name=name),
+        f"kubectl -n {TREE_NAMESPACE} edit {api.QUOTA_TREES} {name}",
+    )
+    fix = say("{edit}; `muster quota lint FILE` judges a tree before it is applied", edit=edit)
     try:
         observed = read_quota_tree(body)
     except UnreadableError as err:
-        return [Finding("bad", title, f"it cannot be read: {problems.line(err.problem)}", fix)]
+        return [Finding("bad", title, say("it cannot be read: {problem}", problem=problems.line(err.problem)), fix)]
     _, broken = read_tree(observed)
     if broken:
-        named = "; ".join(problems.line(problem) for problem in broken[:SHOWN])
-        more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        return [Finding("bad", title, f"it is refused as a whole: {named}{more}", fix)]
+        named = say("; ").join(problems.line(problem) for problem in broken[:SHOWN])
+        more = say("; and {broken} more", broken=len(broken) - SHOWN) if len(broken) > SHOWN else ""
+        return [Finding("bad", title, say("it is refused as a whole: {named}{more}", named=named, more=more), fix)]
     return await _namespaces(transport, _claimed(observed.root), edit, policies=policies)
 
 
@@ -107,12 +125,23 @@ async def _namespaces(transport: ApiTransport, names: Collection[str], edit: str
     free = [name for name, values in labels.items() if values.get(MANAGED) != "true"]
     findings = []
     if missing:
-        detail = f"leaves claim namespaces that do not exist: {', '.join(missing)}"
-        findings.append(Finding("note", "namespaces", detail, f"kubectl create namespace {missing[0]}, or {edit}"))
-    if policies and free:
-        detail = f"{', '.join(free)} without the label {MANAGED}=true: the policies do not guard their jobs"
+        detail = say("leaves claim namespaces that do not exist: {missing}", missing=listed(missing))
         findings.append(
-            Finding("note", "namespaces", detail, f"kubectl label namespace {' '.join(free)} {MANAGED}=true")
+            Finding(
+                "note",
+                say("namespaces"),
+                detail,
+                say("kubectl create namespace {missing}, or {edit}", missing=missing[0], edit=edit),
+            )
+        )
+    if policies and free:
+        detail = say(
+            "{free} without the label {managed}=true: the policies do not guard their jobs",
+            free=listed(free),
+            managed=MANAGED,
+        )
+        findings.append(
+            Finding("note", say("namespaces"), detail, f"kubectl label namespace {' '.join(free)} {MANAGED}=true")
         )
     return findings
 

@@ -122,7 +122,7 @@ async def test_describe_alone_says_within_5_s_why_growth_is_denied(walk: Walk, r
     async def says() -> bool:
         nonlocal shown
         shown = await walk.cluster.kubectl("describe", "raycluster", "-n", NAMESPACE, NAME)
-        return f"1 more for RayCluster {NAMESPACE}/{NAME} do not fit: cpu in quota root/{NAMESPACE}" in shown
+        return f"RayCluster {NAMESPACE}/{NAME} cannot grow by 1 of group " in shown
 
     try:
         await walk.cluster.until(says, 5.0, "the Event")

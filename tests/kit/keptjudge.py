@@ -29,6 +29,8 @@ class Shown(Struct, frozen=True):
 
     age: int
     gpus: int
+    load: int
+    """The number of doublings from no waiting job to as many as waited then."""
     kept: bool
 
 
@@ -42,7 +44,7 @@ class KeptJudge(Struct):
         return 100 * sum(case.kept for case in self.cases) / len(self.cases)
 
     def missed(self, percent: int = 90, least: int = 50) -> list[str]:
-        """The ages and sizes with at least so many cases whose interval does not hold the percentage."""
+        """The ages, sizes and loads with at least so many cases whose interval does not hold the percentage."""
         return [
             f"{name}: {sum(kept)} of {len(kept)}"
             for name, kept in self._buckets(least)
@@ -50,7 +52,7 @@ class KeptJudge(Struct):
         ]
 
     def shares(self, least: int = 50) -> list[tuple[str, float]]:
-        """The kept share of each age and size with at least so many cases."""
+        """The kept share of each age, size and load with at least so many cases."""
         return [(name, sum(kept) / len(kept)) for name, kept in self._buckets(least)]
 
     def _buckets(self, least: int) -> list[tuple[str, list[bool]]]:
@@ -58,6 +60,7 @@ class KeptJudge(Struct):
         for case in self.cases:
             buckets[f"age {case.age}"].append(case.kept)
             buckets[f"{case.gpus} GPUs"].append(case.kept)
+            buckets[f"load {case.load}"].append(case.kept)
         return sorted((name, kept) for name, kept in buckets.items() if len(kept) >= least)
 
 
@@ -96,7 +99,8 @@ def judged(log: Sequence[Stored], seed: int, moments: int, jobs: int) -> KeptJud
                     judge.reasons[promise.why] += 1
                 else:
                     gpus = job.demand.request.get(GPU, 0) // 1000
-                    judge.cases.append(Shown(age, gpus, start is not None and start <= promise.latest))
+                    kept = start is not None and start <= promise.latest
+                    judge.cases.append(Shown(age, gpus, len(waiting).bit_length(), kept))
         folder.fold(state, stored)
     return judge
 

@@ -3,7 +3,8 @@
     python -m kit.messages             # report the ids without a text, the unused ids and the differing values
     python -m kit.messages --write     # bring the catalogues up to the sources, and compile them
 
-A message is a literal given to ``say``, ``say_many``, ``counted`` or ``translated``, or a text of a table of words.
+A message is a literal given to ``say``, ``say_many``, ``counted``, ``translated`` or ``marked``, a text of a table of
+words, or a text that a help page asks for.
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from io import BytesIO
+from gettext import NullTranslations
+from io import BytesIO, StringIO
 from pathlib import Path
 from string import Formatter
 
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+from rich.console import Console
 
 import muster.languages
 from muster.model import text
+from muster.model.language import speaking
 from muster.told.wording import events, explain, jobs, pods, problems, reasons
+from muster_cli.helping import overview
+from muster_cli.invariants import UNCHECKED
+from muster_cli.main import make_app
+from muster_cli.registry import COMMANDS, GROUPS
 from muster_cli.render.jobs import HEADS, PHASES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +63,7 @@ def tables() -> Iterator[str]:
         jobs.ENDED,
         HEADS,
         PHASES,
+        UNCHECKED,
     ):
         yield from words.values()
     yield from (way for _, way in pods.WORDS.values())
@@ -75,7 +84,41 @@ def messages() -> dict[Id, str]:
                 used.setdefault(message, str(path.relative_to(ROOT)))
     for message, where in scripted().items():
         used.setdefault(message, where)
+    for message in helped():
+        used.setdefault(message, "help pages")
     return used
+
+
+class Asked(NullTranslations):
+    """A catalogue that keeps the ids that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: dict[str, None] = {}
+
+    def gettext(self, message: str) -> str:
+        self.ids.setdefault(message)
+        return message
+
+
+def page_of_help(name: str) -> str:
+    """The help page of a command."""
+    text = StringIO()
+    console = Console(file=text, width=200, highlight=False)
+    make_app(100, only=name).help_print(name.split(), console=console)
+    return text.getvalue()
+
+
+@cache
+def helped() -> tuple[str, ...]:
+    """The messages of the help pages: of commands, options, groups and exit codes."""
+    asked = Asked()
+    with speaking(asked):
+        for group in ("", *GROUPS):
+            overview(group, 100)
+        for page in COMMANDS:
+            page_of_help(page.name)
+    return tuple(asked.ids)
 
 
 _SCRIPT_TEXT = re.compile(r'(?<![\w.])t\(("(?:[^"\\]|\\.)*")')
@@ -108,7 +151,7 @@ def page_texts(language: str) -> str:
     return json.dumps(wanted, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
 
 
-SPEAK = ("say", "say_many", "counted", "translated")
+SPEAK = ("say", "say_many", "counted", "translated", "marked")
 
 
 _SPEAKS = re.compile(
@@ -135,7 +178,7 @@ def _literals(source: str) -> Iterator[Id]:
             continue
         args = [list(_texts(arg)) for arg in call.args]
         match names.get(_called(call.func)):
-            case "say" | "translated" if args:
+            case "say" | "translated" | "marked" if args:
                 yield from args[0]
             case "_said" if len(args) == 2:
                 yield from args[1]
@@ -164,10 +207,14 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 
 def values(template: str) -> set[str]:
-    """The names in a message, with conversion and format."""
+    """The names in a message, with conversion and format; none in a text with braces of its own."""
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        return set()
     return {
         f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
-        for _, name, spec, conversion in Formatter().parse(template)
+        for _, name, spec, conversion in parts
         if name is not None
     }
 

@@ -15,6 +15,7 @@ from kit.histories.files import names_in, read
 from muster.events.envelope import Stored
 from muster.languages import catalogue
 from muster.model.language import say, speaking
+from muster.serving.joblist import ENDED
 from muster.told.status.statuses import job_status
 from muster.told.views.narrator import Narrator
 from muster.told.wording import jobs
@@ -32,7 +33,8 @@ def told(log: list[Stored], every: int, language: str) -> Iterator[tuple[str, st
                 for uid in list(state.queues.workloads)[:5]:
                     status = job_status(state, uid)
                     yield f"status/{status.code}", f"{status.job} | {status.code} | {jobs.text(status, state.now)}"
-                    yield f"head/{status.code}", f"{status.job} | {status.code} | {jobs.headline(status)}"
+                    if status.phase not in ENDED:  # A list shows no headline of these.
+                        yield f"head/{status.code}", f"{status.job} | {status.code} | {jobs.headline(status)}"
 
 
 def drawn(seed: int, count: int, language: str) -> list[str]:

@@ -70,7 +70,7 @@ def test_growth_that_is_denied_and_granted() -> None:
     play.tick(4)
     shown = Shown(play.cell.log, "RayCluster")
     assert shown.reasons == ["GrowthGranted", "GrowthDenied"]
-    assert "1 more for RayCluster ns/auto do not fit: cpu in quota root/ns" in shown.events[-1][2]
+    assert "RayCluster ns/auto cannot grow by 1 of group " in shown.events[-1][2]
     assert "cpu in quota root/ns: request 1, max 2500m, used 2500m" in shown.messages[-1]
 
 

@@ -47,6 +47,7 @@ from muster.events.envelope import UNREADABLE, encode_commit, genesis_commit, ge
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.events.wire import WIRE, UnknownWireError, check_wire
+from muster.model.language import say
 from muster.ports import Earlier, LogGoneError, LogIdentity
 
 POINTER = "log"
@@ -106,7 +107,9 @@ async def open_log(
     ignore = SEALED | COMPRESSED | NARROWED | (SIZES if limits is None else frozenset[str]())
     bucket = bucket_config(subjects.state_bucket(cell), "state", limits or Limits())
     if await ensure(js, bucket, create=create, ignore=BUDGETED) is None:
-        raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
+        raise LogGoneError(
+            say("cell {cell} has no log yet; found it with `{command}`", cell=cell, command=_command(cell))
+        )
     state = KvBucket(js, subjects.state_bucket(cell))
     while True:
         entry = await _pointer_entry(state)
@@ -124,10 +127,16 @@ async def open_log(
                 return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
             if junk:
-                raise LogGoneError(f"{junk} with `{_command(cell)}`, which finds the newest log")
+                raise LogGoneError(
+                    say("{junk} with `{command}`, which finds the newest log", junk=junk, command=_command(cell))
+                )
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
-                f"{lost}; restore it, or start its next generation from the state of the cluster: `{_command(cell)}`"
+                say(
+                    "{lost}; restore it, or start its next generation from the state of the cluster: `{command}`",
+                    lost=lost,
+                    command=_command(cell),
+                )
             )
         if pointer is None and await point_on(js, cell, None):
             continue
@@ -177,7 +186,14 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     if current == pointer:
         return
     if current is not None and current.log_id != pointer.log_id:
-        raise BusError(f"cell {cell} has log {current.log_id} by now, generation {current.generation}")
+        raise BusError(
+            say(
+                "cell {cell} has log {log_id} by now, generation {generation}",
+                cell=cell,
+                log_id=current.log_id,
+                generation=current.generation,
+            )
+        )
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
 
@@ -226,7 +242,14 @@ async def open_stores(
     subjects.check_cell(cell)
     for config, ignore in _stores(cell, limits or Limits(), lease_s):
         if await ensure(js, config, create=create, ignore=ignore) is None:
-            raise BusError(f"cell {cell} has no stream {config['name']}; create it with `{_command(cell)}`")
+            raise BusError(
+                say(
+                    "cell {cell} has no stream {name}; create it with `{command}`",
+                    cell=cell,
+                    name=config["name"],
+                    command=_command(cell),
+                )
+            )
 
 
 def _stores(cell: str, size: Limits, lease_s: float) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
@@ -284,10 +307,12 @@ async def found_generation(
         if stored is not None:
             begun = genesis_of(stored.data)
             if begun is None or begun.generation != generation:
-                raise BusError(f"stream {stream} does not begin with its genesis: it is no log; delete it")
+                raise BusError(
+                    say("stream {stream} does not begin with its genesis: it is no log; delete it", stream=stream)
+                )
             return begun
         await backoff.pause()
-    raise BusError(f"stream {stream} takes no first commit; see what the servers say about it")
+    raise BusError(say("stream {stream} takes no first commit; see what the servers say about it", stream=stream))
 
 
 async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
@@ -305,7 +330,14 @@ def _check_subjects(wanted: Mapping[str, Any], info: StreamInfo) -> None:
     (whole,) = wanted["subjects"]
     opened = info.config.get("subjects") or ()
     if opened != [whole] and not {*opened} < {f"{whole.removesuffix('>')}{stage}.*" for stage in STAGES}:
-        raise BusError(f"stream {wanted['name']} is not as it must be: subjects is {opened!r}, must be {[whole]!r}")
+        raise BusError(
+            say(
+                "stream {name} is not as it must be: subjects is {given!r}, must be {wanted!r}",
+                name=wanted["name"],
+                given=opened,
+                wanted=[whole],
+            )
+        )
 
 
 async def own_genesis(js: JetStream, cell: str, generation: int, first: int) -> Genesis | None:
@@ -325,8 +357,13 @@ async def _check_genesis(js: JetStream, cell: str, pointer: LogPointer) -> None:
     genesis = await own_genesis(js, cell, pointer.generation, pointer.first)
     if genesis is not None and (genesis.log_id != pointer.log_id or genesis.generation != pointer.generation):
         raise BusError(
-            f"stream {pointer.stream} holds log {genesis.log_id} where log {pointer.log_id} is expected: it was "
-            "replaced or restored from elsewhere; restore the right one, or delete it"
+            say(
+                "stream {stream} holds log {held} where log {wanted} is expected: it was replaced or "
+                "restored from elsewhere; restore the right one, or delete it",
+                stream=pointer.stream,
+                held=genesis.log_id,
+                wanted=pointer.log_id,
+            )
         )
     if genesis is not None:
         readable(genesis)
@@ -377,7 +414,12 @@ def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
         return pointer
     except UNREADABLE as err:
         raise BusError(
-            f"key {POINTER} of bucket {subjects.state_bucket(cell)} is not a log pointer: {err}; put it right"
+            say(
+                "key {pointer} of bucket {cell} is not a log pointer: {err}; put it right",
+                pointer=POINTER,
+                cell=subjects.state_bucket(cell),
+                err=err,
+            )
         ) from err
 
 

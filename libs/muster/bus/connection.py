@@ -25,6 +25,7 @@ from nats.aio.subscription import Subscription
 from muster.bus.errors import BusError, ClosedError, ConnectError, ForbiddenError, UnansweredError
 from muster.bus.inbox import Inbox, Sink
 from muster.bus.tlsclient import PlainServerError, TlsClient, tls_required
+from muster.model.language import say
 
 MIN_PAYLOAD = 1024 * 1024
 """The least ``max_payload`` of a server: a commit of 512 KB must come back inside a base64 answer."""
@@ -104,7 +105,9 @@ class Connection:
                 future = await self.send(subject, payload, headers)
                 return await future
         except TimeoutError:
-            raise UnansweredError(f"no answer on {subject} within {timeout_s:g} s") from None
+            raise UnansweredError(
+                say("no answer on {subject} within {timeout_s:g} s", subject=subject, timeout_s=timeout_s)
+            ) from None
         finally:
             if future is not None and not future.done():
                 future.cancel()
@@ -131,11 +134,16 @@ class Connection:
             await self._client.publish(subject, payload, reply, dict(headers) if headers else None)
         except nats.errors.MaxPayloadError as err:
             raise BusError(
-                f"cannot send {len(payload)} bytes on {subject}: the server takes {self.max_payload}; "
-                "raise max_payload in its configuration"
+                say(
+                    "cannot send {size} bytes on {subject}: the server takes {max_payload}; raise "
+                    "max_payload in its configuration",
+                    size=len(payload),
+                    subject=subject,
+                    max_payload=self.max_payload,
+                )
             ) from err
         except (nats.errors.OutboundBufferLimitError, nats.errors.ConnectionClosedError) as err:
-            raise UnansweredError(f"cannot send on {subject}: not connected") from err
+            raise UnansweredError(say("cannot send on {subject}: not connected", subject=subject)) from err
 
     async def subscribe(self, subject: str, take: Callable[[Msg], None]) -> Subscription:
         """Call ``take`` with every message on ``subject``, in the order of their arrival, from the reading task."""
@@ -235,9 +243,21 @@ class Connection:
         if "permissions violation" in text.lower():
             self.fail(self._forbidden(text))
         elif isinstance(error, nats.errors.SlowConsumerError):
-            self.fail(BusError(f"connection {self.name} dropped a message of {error.subject}: it was read too slowly"))
+            self.fail(
+                BusError(
+                    say(
+                        "connection {name} dropped a message of {subject}: it was read too slowly",
+                        name=self.name,
+                        subject=error.subject,
+                    )
+                )
+            )
         elif "authorization" in text.lower() or "authentication" in text.lower():
-            self.fail(ConnectError(f"server refuses connection {self.name}: {text}; check the credentials"))
+            self.fail(
+                ConnectError(
+                    say("server refuses connection {name}: {words}; check the credentials", name=self.name, words=text)
+                )
+            )
         elif _text(error) != self._last_error:
             # Every attempt to reconnect may say the same.
             self._last_error = _text(error)
@@ -252,8 +272,15 @@ class Connection:
         theirs = denied.startswith(("_inbox", "$js.api."))
         settings = "set nats_inbox_prefix and nats_api_prefix to those of the user, or " if theirs else ""
         return ForbiddenError(
-            f"{self.user} may not {verb} {subject!r}: accounts.conf of the NATS servers does not allow it; {settings}"
-            f"{self.allowing}",
+            say(
+                "{user} may not {verb} {subject!r}: accounts.conf of the NATS servers does not allow it; "
+                "{settings}{allowing}",
+                user=self.user,
+                verb=verb,
+                subject=subject,
+                settings=settings,
+                allowing=self.allowing,
+            ),
             subject,
         )
 
@@ -262,7 +289,7 @@ class Connection:
             return
         self._up.clear()
         self.notice("bus_disconnected", {})
-        self._inbox.fail(UnansweredError("connection lost before the answer"))
+        self._inbox.fail(UnansweredError(say("connection lost before the answer")))
         self._tell()
 
     async def _on_reconnect(self) -> None:
@@ -308,10 +335,14 @@ async def connect(
     """
     for file in (credentials, nkey_seed):
         if file is not None and not file.is_file():
-            raise ConnectError(f"cannot connect as {name}: there is no credentials file {file}")
+            raise ConnectError(
+                say("cannot connect as {name}: there is no credentials file {file}", name=name, file=file)
+            )
     urls = [url] if isinstance(url, str) else list(url)
     if any(url.startswith(("ws://", "wss://")) for url in urls):
-        raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
+        raise ConnectError(
+            say("cannot connect as {name}: websockets are not used; name the server as nats:// or tls://", name=name)
+        )
     where = ", ".join(redacted(url) for url in urls)
     client = TlsClient(required=tls_required(urls, tls, server_name))
     connection = Connection(client, name, notice, api_prefix)
@@ -346,17 +377,32 @@ async def connect(
     try:
         await asyncio.wait({attempt, refused}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if connection.failure is not None:
-            raise ConnectError(f"cannot connect to {where} as {name}: {connection.failure}")
+            raise ConnectError(
+                say(
+                    "cannot connect to {where} as {name}: {failure}", where=where, name=name, failure=connection.failure
+                )
+            )
         if not attempt.done():
             raise ConnectError(
-                f"cannot connect to {where} as {name} within {timeout_s:g} s: {errors[-1] if errors else 'no answer'}; "
-                "check the address and that a NATS server runs there"
+                say(
+                    "cannot connect to {where} as {name} within {timeout_s:g} s: {errors}; check the address "
+                    "and that a NATS server runs there",
+                    where=where,
+                    name=name,
+                    timeout_s=timeout_s,
+                    errors=errors[-1] if errors else say("no answer"),
+                )
             )
         await attempt
         if client.max_payload < MIN_PAYLOAD:
             raise ConnectError(
-                f"server at {where} takes messages up to {client.max_payload} bytes and {MIN_PAYLOAD} are needed; "
-                "set max_payload in its configuration (8MB is what Muster's own servers have)"
+                say(
+                    "server at {where} takes messages up to {max_payload} bytes and {min_payload} are "
+                    "needed; set max_payload in its configuration (8MB is what Muster's own servers have)",
+                    where=where,
+                    max_payload=client.max_payload,
+                    min_payload=MIN_PAYLOAD,
+                )
             )
         await connection._start()
     except BaseException as err:
@@ -365,10 +411,15 @@ async def connect(
         await connection.close()
         if isinstance(err, ImportError):
             raise ConnectError(
-                f"cannot use {credentials or nkey_seed}: install nats-py[nkeys] for credentials"
+                say(
+                    "cannot use {credentials}: install nats-py[nkeys] for credentials",
+                    credentials=credentials or nkey_seed,
+                )
             ) from err
         if isinstance(err, (OSError, ValueError, PlainServerError, nats.errors.Error)):
-            raise ConnectError(f"cannot connect to {where} as {name}: {err}") from err
+            raise ConnectError(
+                say("cannot connect to {where} as {name}: {err}", where=where, name=name, err=err)
+            ) from err
         raise
     finally:
         refused.cancel()

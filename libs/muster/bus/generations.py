@@ -23,6 +23,7 @@ from muster.bus.streams import BUDGETED, SEALED, Limits, ensure, next_config
 from muster.events import subjects
 from muster.events.registry import encode
 from muster.events.system import Genesis
+from muster.model.language import say
 from muster.ports import Earlier, LogGoneError, LogIdentity, Snapshot
 
 PATIENCE_S = 60.0
@@ -50,7 +51,9 @@ class JetStreamGenerations:
         try:
             return await load_whole_base(self._objects, identity)
         except ObjectBroken as err:
-            raise BusError(f"the states that log {identity.log_id} began with cannot be read: {err}") from err
+            raise BusError(
+                say("the states that log {log_id} began with cannot be read: {err}", log_id=identity.log_id, err=err)
+            ) from err
 
     async def origin(self, identity: LogIdentity) -> list[Snapshot]:
         """The states before the first commit that can still be read; none where that is the first of all.
@@ -69,7 +72,12 @@ class JetStreamGenerations:
         ended = next(ended for ended in identity.earlier if ended.generation == generation)
         genesis = await own_genesis(self._js, self._cell, generation, ended.first)
         if genesis is None or genesis.log_id != ended.log_id:
-            raise BusError(f"stream {subjects.log_stream(self._cell, generation)} does not begin with its genesis")
+            raise BusError(
+                say(
+                    "stream {stream} does not begin with its genesis",
+                    stream=subjects.log_stream(self._cell, generation),
+                )
+            )
         return LogIdentity(identity.cell, ended.log_id, generation, ended.first, genesis.state)
 
     async def seal(self, identity: LogIdentity) -> int:
@@ -77,14 +85,14 @@ class JetStreamGenerations:
         stream = subjects.log_stream(identity.cell, identity.generation)
         info = await self._js.info(stream)
         if info is None:
-            raise LogGoneError(f"stream {stream} does not exist any more: it cannot be sealed")
+            raise LogGoneError(say("stream {stream} does not exist any more: it cannot be sealed", stream=stream))
         if not info.config.get("sealed"):
             size = {SIZE: str(info.config.get("max_bytes", -1))}
             metadata = (info.config.get("metadata") or {}) | size
             await self._js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "sealed": True, "metadata": metadata})
             info = await self._js.info(stream)
             if info is None or not info.config.get("sealed"):
-                raise BusError(f"stream {stream} is not sealed although the server said so")
+                raise BusError(say("stream {stream} is not sealed although the server said so", stream=stream))
         if info.config.get("max_bytes", -1) > info.state.bytes > 0:
             await self._js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "max_bytes": info.state.bytes})
         return info.state.last_seq
@@ -106,7 +114,7 @@ class JetStreamGenerations:
         try:
             return await keep_base(self._objects, states)
         except UnansweredError as err:
-            raise BusError(f"the states of the next generation cannot be stored: {err}") from err
+            raise BusError(say("the states of the next generation cannot be stored: {err}", err=err)) from err
 
     async def succeed(
         self,
@@ -143,7 +151,9 @@ class JetStreamGenerations:
             entry = await self._state.get(POINTER)
             pointer = read_pointer(self._cell, entry.value if entry is not None else None)
             if pointer is None or entry is None:
-                raise LogGoneError(f"the pointer of cell {self._cell} is gone; `muster log init` finds the newest log")
+                raise LogGoneError(
+                    say("the pointer of cell {cell} is gone; `muster log init` finds the newest log", cell=self._cell)
+                )
             if pointer.log_id != identity.log_id:
                 return pointer.identity(self._cell)  # another process was first
             await self._state.set(POINTER, encode(made), revision=entry.revision)

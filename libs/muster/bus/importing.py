@@ -21,6 +21,7 @@ from muster.bus.streams import Limits, bucket_config, ensure, log_config
 from muster.core.docket import parts
 from muster.events import subjects
 from muster.events.envelope import decode_envelope, genesis_of
+from muster.model.language import say
 from muster.ports import Earlier
 
 TRIES = 60
@@ -52,7 +53,7 @@ async def import_log(
     first = next(rest, None)
     genesis = genesis_of(first.data) if first is not None and first.seq == 1 else None
     if first is None or genesis is None:
-        raise BusError("what should be imported does not begin with the genesis of a log")
+        raise BusError(say("what should be imported does not begin with the genesis of a log"))
     readable(genesis)
     stream = subjects.log_stream(cell, genesis.generation)
     made = LogPointer.of(cell, genesis)
@@ -95,7 +96,13 @@ async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: B
     """Make room for the generation that begins with a commit."""
     genesis = genesis_of(body.data)
     if genesis is None or genesis.parent != before.log_id:
-        raise BusError(f"what follows generation {before.generation} at sequence {body.seq} is not its successor")
+        raise BusError(
+            say(
+                "what follows generation {generation} at sequence {seq} is not its successor",
+                generation=before.generation,
+                seq=body.seq,
+            )
+        )
     readable(genesis)
     await ensure(js, log_config(cell, genesis.generation, size, first=body.seq), create=True)
     earlier = (*before.earlier, Earlier(before.generation, before.log_id, before.first))
@@ -175,4 +182,6 @@ async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
         if there is not None or (refusal is not None and not refusal.passing):
             break
         await backoff.pause()
-    raise refusal or BusError(f"cannot import sequence {body.seq} into {stream}: another client writes there")
+    raise refusal or BusError(
+        say("cannot import sequence {seq} into {stream}: another client writes there", seq=body.seq, stream=stream)
+    )

@@ -22,6 +22,7 @@ from muster.bus.errors import (
     BusError,
     UnansweredError,
 )
+from muster.model.language import say
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST = "Nats-Expected-Last-Sequence"
@@ -170,7 +171,7 @@ class JetStream:
         subject = f"{self.prefix}.{operation}"
         answer = await self.connection.call(subject, payload, timeout_s=timeout_s or self.timeout_s)
         if no_responders(answer):
-            raise UnansweredError(f"no answer on {subject}: JetStream is off or still starting")
+            raise UnansweredError(say("no answer on {subject}: JetStream is off or still starting", subject=subject))
         error = _answers.decode(answer.data).error
         if error is not None:
             raise _api_error(operation, error)
@@ -199,7 +200,14 @@ class JetStream:
                     await backoff.pause()
         except TimeoutError:
             why = trouble or "the connection is down"
-            raise BusError(f"no answer from JetStream to {operation} for {patience_s} s: {why}") from trouble
+            raise BusError(
+                say(
+                    "no answer from JetStream to {operation} for {patience_s} s: {why}",
+                    operation=operation,
+                    patience_s=patience_s,
+                    why=why,
+                )
+            ) from trouble
 
     async def publish(
         self, subject: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None

@@ -45,6 +45,7 @@ from muster.events.envelope import (
     encode_commit,
     genesis_of,
 )
+from muster.model.language import say
 from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity, LogLostError, LogSealedError
 
 TRACE = "traceparent"
@@ -126,8 +127,13 @@ class JetStreamLog:
         body = encode_commit(commit)
         if len(body) + HEADER_ROOM > self._js.connection.max_payload:
             raise BusError(
-                f"cannot append commit {commit.commit_id}: it has {len(body)} bytes and the server takes messages of "
-                f"{self._js.connection.max_payload}; raise max_payload in its configuration"
+                say(
+                    "cannot append commit {commit_id}: it has {size} bytes and the server takes messages of "
+                    "{max_payload}; raise max_payload in its configuration",
+                    commit_id=commit.commit_id,
+                    size=len(body),
+                    max_payload=self._js.connection.max_payload,
+                )
             )
         subject = subjects.log_subject(self._identity.cell, self._identity.generation, commit.stage, commit.shard)
         sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self.stream, **(headers or {})}
@@ -374,7 +380,7 @@ class JetStreamLog:
     async def _info(self) -> StreamInfo:
         info = await self._js.info(self.stream, patience_s=None)
         if info is None:
-            raise LogGoneError(f"log {self.stream} does not exist any more; restart this process")
+            raise LogGoneError(say("log {stream} does not exist any more; restart this process", stream=self.stream))
         return info
 
     async def _verify(self, after: int = 0) -> None:
@@ -384,8 +390,12 @@ class JetStreamLog:
         genesis = genesis_of(await self._first())
         if genesis is None or genesis.log_id != self._identity.log_id:
             raise LogGoneError(
-                f"stream {self.stream} holds log {genesis.log_id if genesis else 'without a genesis'} now and not "
-                f"{self._identity.log_id}; restart this process"
+                say(
+                    "stream {stream} holds log {held} now and not {wanted}; restart this process",
+                    stream=self.stream,
+                    held=genesis.log_id if genesis else say("without a genesis"),
+                    wanted=self._identity.log_id,
+                )
             )
         await self.prove(*self._known)
         if self._witness is not None and self._heard_epoch != epoch:

@@ -21,6 +21,7 @@ from nats.aio.subscription import Subscription
 from muster.bus.connection import Connection
 from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import GrowingPause, JetStream, Message
+from muster.model.language import say
 from muster.ports import LogGapError
 
 PULL = 1000
@@ -171,8 +172,13 @@ class StreamReader:
                 self._buffer.clear()
                 if self._fresh and not batch and self._gaps >= GAPS:
                     raise LogGapError(
-                        f"stream {self._stream} has no message {last + 1}, the next one is {raw.seq}: "
-                        "messages were removed from a log that must keep all; stop and compare it with its archive"
+                        say(
+                            "stream {stream} has no message {last}, the next one is {seq}: messages were removed "
+                            "from a log that must keep all; stop and compare it with its archive",
+                            stream=self._stream,
+                            last=last + 1,
+                            seq=raw.seq,
+                        )
                     )
                 # Lost on the way to us, or in the copy of one server: another consumer tells.
                 self._gaps += self._fresh and not batch
@@ -322,7 +328,9 @@ async def message_at(js: JetStream, stream: str, seq: int, *, patience_s: float 
     except LogGapError:
         return None
     except TimeoutError:
-        raise BusError(f"no copy of {stream} is read for {patience_s} s") from None
+        raise BusError(
+            say("no copy of {stream} is read for {patience_s} s", stream=stream, patience_s=patience_s)
+        ) from None
     finally:
         await reader.close()
     return Message(raw.subject, raw.seq, raw.data, raw.headers or {})

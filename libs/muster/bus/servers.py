@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 
 from muster.bus.connection import Connection, no_responders
 from muster.bus.errors import UnansweredError
+from muster.model.language import say
 
 STATES = "$SYS.REQ.SERVER.PING.JSZ"
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
@@ -131,7 +132,9 @@ async def ask_servers(connection: Connection) -> list[Server]:
     """
     states = await _ask(connection, STATES, b'{"accounts":true,"streams":true}', _states.decode, _complete)
     if not states:
-        raise UnansweredError(f"no server answers on {STATES}: the account of this user does not import that subject")
+        raise UnansweredError(
+            say("no server answers on {subject}: the account of this user does not import that subject", subject=STATES)
+        )
     healths = await _ask(connection, HEALTH, b"", _health.decode, lambda answers: states.keys() <= answers.keys())
     return [_server(answer, healths.get(name)) for name, answer in sorted(states.items())]
 

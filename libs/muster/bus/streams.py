@@ -14,6 +14,7 @@ from msgspec import Struct
 from muster.bus.errors import STREAM_NAME_IN_USE, ApiError, BusError
 from muster.bus.jetstream import JetStream, StreamInfo
 from muster.events import subjects
+from muster.model.language import say
 
 _NS = 1_000_000_000
 _DAY = 24 * 3600 * _NS
@@ -230,7 +231,11 @@ async def ensure(
             info = await js.info(name) if err.err_code == STREAM_NAME_IN_USE else None
             if info is None:
                 raise BusError(
-                    f"cannot create stream {name}: {err.description}; check the limits of the server"
+                    say(
+                        "cannot create stream {name}: {description}; check the limits of the server",
+                        name=name,
+                        description=err.description,
+                    )
                 ) from err
     lacks = unbounded(config, info.config)
     if create and lacks:
@@ -238,8 +243,12 @@ async def ensure(
     differing = differences(config, info.config, ignore)
     if differing:
         raise BusError(
-            f"stream {name} is not as it must be: {'; '.join(differing)}; "
-            "it was changed or created by other means: correct it, or start with another cell"
+            say(
+                "stream {name} is not as it must be: {differing}; it was changed or created by other "
+                "means: correct it, or start with another cell",
+                name=name,
+                differing="; ".join(differing),
+            )
         )
     return info
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from muster.events.base import Event
 from muster.events.registry import EVENT_TYPES, RETIRED, AnyEvent, encode
 from muster.events.system import Genesis
+from muster.model.language import say
 from muster.model.problem import FieldProblem
 
 MAX_EVENTS = 256
@@ -131,7 +132,7 @@ def decode_envelope(body: bytes) -> Envelope:
     try:
         return _envelopes.decode(body)
     except UNREADABLE as err:
-        raise UnreadableCommitError(f"not a commit: {err}") from err
+        raise UnreadableCommitError(say("not a commit: {err}", err=err)) from err
 
 
 def decode_commit(body: bytes) -> Commit:

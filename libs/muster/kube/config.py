@@ -21,6 +21,7 @@ from muster.kube.credentials import Credential, CredentialError, Loaded
 from muster.kube.errors import KubeConfigError
 from muster.kube.proxy import proxy_for
 from muster.kube.sources import Explicit, FromKubeconfig, InCluster, Source, default_source
+from muster.model.language import say
 from muster.ports import ApiUnreachableError, Clock
 
 if TYPE_CHECKING:
@@ -120,19 +121,32 @@ async def ping(transport: KubeTransport) -> None:
         answer = await transport.request("GET", "/version", timeout_s=CHECK_TIMEOUT_S)
     except ApiUnreachableError as err:
         raise KubeConfigError(
-            f"cannot reach the API server {target.server} ({target.origin}): {err.__cause__ or err}; "
-            "is it running, and is the address right?",
+            say(
+                "cannot reach the API server {server} ({origin}): {cause}; is it running, and is the address right?",
+                server=target.server,
+                origin=target.origin,
+                cause=err.__cause__ or err,
+            ),
             retryable=True,
         ) from err
     if answer.status == 401:
         raise KubeConfigError(
-            f"cannot log in to {target.server} ({target.origin}): the server refuses our credential; "
-            "it may have ended: renew it, or choose another context"
+            say(
+                "cannot log in to {server} ({origin}): the server refuses our credential; it may have "
+                "ended: renew it, or choose another context",
+                server=target.server,
+                origin=target.origin,
+            )
         )
     if not answer.ok and answer.status != 403:
         raise KubeConfigError(
-            f"cannot use {target.server} ({target.origin}): it answered GET /version with HTTP {answer.status}; "
-            "is that a Kubernetes API server?",
+            say(
+                "cannot use {server} ({origin}): it answered GET /version with HTTP {status}; is that a "
+                "Kubernetes API server?",
+                server=target.server,
+                origin=target.origin,
+                status=answer.status,
+            ),
             retryable=answer.status >= 500,
         )
 
@@ -164,7 +178,11 @@ def _in_cluster(source: InCluster, environ: Mapping[str, str]) -> _SourcePlan:
         credential = _file_credential(directory / "token")
     except (ConfigException, OSError, CredentialError) as err:
         raise KubeConfigError(
-            f"cannot use the service account in {directory}: {err}; outside a cluster name a kubeconfig"
+            say(
+                "cannot use the service account in {directory}: {err}; outside a cluster name a kubeconfig",
+                directory=directory,
+                err=err,
+            )
         ) from err
     namespace = directory / "namespace"
     home = namespace.read_text().strip() if namespace.exists() else ""
@@ -190,7 +208,7 @@ async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], c
         else:
             credential = Credential(first)
     except (CredentialError, OSError) as err:
-        raise KubeConfigError(f"cannot log in with {origin}: {_words(err)}") from err
+        raise KubeConfigError(say("cannot log in with {origin}: {err}", origin=origin, err=_words(err))) from err
     target = ApiTarget(choice.server, origin, choice.namespace, choice.context)
     user = {"as": source.as_user, "as-groups": source.as_groups} if source.as_user else choice.user
     return _SourcePlan(target, configuration, credential, _impersonation(user), configuration.proxy)
@@ -212,7 +230,7 @@ def _explicit(source: Explicit) -> _SourcePlan:
         else:
             credential = Credential(Loaded(f"Bearer {source.token.strip()}" if source.token else None))
     except (OSError, CredentialError) as err:
-        raise KubeConfigError(f"cannot read the token for {source.server}: {err}") from err
+        raise KubeConfigError(say("cannot read the token for {server}: {err}", server=source.server, err=err)) from err
     return _SourcePlan(ApiTarget(configuration.host, "explicit", source.namespace), configuration, credential, [], None)
 
 
@@ -225,14 +243,26 @@ def _build(
 
     server = plan.target.server
     if not server.startswith(("http://", "https://")):
-        raise KubeConfigError(f"cannot use the server {server} ({plan.target.origin}): it must start with https://")
+        raise KubeConfigError(
+            say(
+                "cannot use the server {server} ({origin}): it must start with https://",
+                server=server,
+                origin=plan.target.origin,
+            )
+        )
     try:
         api = client.ApiClient(configuration=plan.configuration)
     except (OSError, ssl.SSLError, ValueError) as err:
         raise KubeConfigError(
-            f"cannot set up TLS for {server} ({plan.target.origin}): {_words(err)}; "
-            f"CA file {plan.configuration.ssl_ca_cert or '(system)'}, "
-            f"client certificate {plan.configuration.cert_file or '(none)'}"
+            say(
+                "cannot set up TLS for {server} ({origin}): {err}; CA file {ssl_ca_cert}, client "
+                "certificate {cert_file}",
+                server=server,
+                origin=plan.target.origin,
+                err=_words(err),
+                ssl_ca_cert=plan.configuration.ssl_ca_cert or "(system)",
+                cert_file=plan.configuration.cert_file or "(none)",
+            )
         ) from err
     wire = Wire(
         connector=api.rest_client.pool_manager.connector,

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from muster.kube.objects import decode_status
 from muster.model.api import ApiResource
+from muster.model.language import say
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def decode_answer(answer: ApiResponse, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except ValueError as err:
-        raise ApiStatusError(answer.status, f"the answer is not what Kubernetes sends: {err}") from err
+        raise ApiStatusError(answer.status, say("the answer is not what Kubernetes sends: {err}", err=err)) from err
 
 
 def _number(text: str) -> int:

@@ -16,6 +16,7 @@ import yaml
 from msgspec import Struct
 
 from muster.kube.errors import KubeConfigError
+from muster.model.language import say
 
 DEFAULT_PATH = "~/.kube/config"
 _NAMES_SHOWN = 20
@@ -76,7 +77,10 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
     existing = [path for path in paths if path.exists()]
     if not existing:
         raise KubeConfigError(
-            f"cannot find a kubeconfig: {origin} does not exist; name one with --kubeconfig or KUBECONFIG"
+            say(
+                "cannot find a kubeconfig: {origin} does not exist; name one with --kubeconfig or KUBECONFIG",
+                origin=origin,
+            )
         )
     merged = Kubeconfig(origin, "", {}, {}, {})
     current = ""
@@ -95,10 +99,21 @@ def choose(config: Kubeconfig, context: str = "") -> ContextChoice:
     name = context or config.current
     if not name:
         raise KubeConfigError(
-            f"cannot choose a context: {config.origin} has no current one; choose with --context: {_names(config)}"
+            say(
+                "cannot choose a context: {origin} has no current one; choose with --context: {names}",
+                origin=config.origin,
+                names=_names(config),
+            )
         )
     if name not in config.contexts:
-        raise KubeConfigError(f"cannot use context {name}: it is not in {config.origin}, which has: {_names(config)}")
+        raise KubeConfigError(
+            say(
+                "cannot use context {name}: it is not in {origin}, which has: {names}",
+                name=name,
+                origin=config.origin,
+                names=_names(config),
+            )
+        )
     chosen = config.contexts[name]
     cluster_name, user_name = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
     cluster = config.clusters.get(cluster_name, {})
@@ -110,7 +125,14 @@ def choose(config: Kubeconfig, context: str = "") -> ContextChoice:
     if user_name and user_name not in config.users:
         problems.append(f"its user {user_name} is not defined")
     if problems:
-        raise KubeConfigError(f"cannot use context {name} of {config.origin}: {' and '.join(problems)}")
+        raise KubeConfigError(
+            say(
+                "cannot use context {name} of {origin}: {problems}",
+                name=name,
+                origin=config.origin,
+                problems=" and ".join(problems),
+            )
+        )
     user = dict(config.users.get(user_name, {}))
     if user.get("tokenFile"):
         user.pop("token", None)
@@ -122,11 +144,17 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
-        raise KubeConfigError(f"cannot read kubeconfig {path}: {err}") from err
+        raise KubeConfigError(say("cannot read kubeconfig {path}: {err}", path=path, err=err)) from err
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise KubeConfigError(f"cannot read kubeconfig {path}: it holds no mapping but a {type(document).__name__}")
+        raise KubeConfigError(
+            say(
+                "cannot read kubeconfig {path}: it holds no mapping but a {name}",
+                path=path,
+                name=type(document).__name__,
+            )
+        )
     return document
 
 
@@ -135,10 +163,19 @@ def _entries(path: Path, document: dict[str, Any], section: str, inner: str) -> 
     result = []
     for entry in document.get(section) or []:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-            raise KubeConfigError(f"cannot read kubeconfig {path}: an entry of {section} has no name")
+            raise KubeConfigError(
+                say("cannot read kubeconfig {path}: an entry of {section} has no name", path=path, section=section)
+            )
         value = entry.get(inner) or {}
         if not isinstance(value, dict):
-            raise KubeConfigError(f"cannot read kubeconfig {path}: {section} {entry['name']} is no mapping")
+            raise KubeConfigError(
+                say(
+                    "cannot read kubeconfig {path}: {section} {name} is no mapping",
+                    path=path,
+                    section=section,
+                    name=entry["name"],
+                )
+            )
         settings = {key: item for key, item in value.items() if item is not None}
         for field in _PATH_FIELDS.get(section, ()):
             if settings.get(field):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from muster.model import api
+from muster.model.language import listed, say
 from muster.ports import ApiStatusError, ApiTransport
 
 
@@ -51,24 +52,24 @@ async def lacking(transport: ApiTransport) -> tuple[str, ...]:
     """
     answer = await transport.request("GET", f"/openapi/v3{api.RAYCLUSTERS.root}", timeout_s=30.0)
     if not answer.ok and answer.status != 404:
-        raise ApiStatusError(answer.status, "its OpenAPI cannot be read", answer.retry_after_s)
+        raise ApiStatusError(answer.status, say("its OpenAPI cannot be read"), answer.retry_after_s)
     try:
         schemas = msgspec.json.decode(answer.body, type=_Document).components.schemas if answer.ok else {}
         for name, raw in schemas.items():
             if name.endswith(f".{api.RAYCLUSTERS.kind}"):
                 return tuple(_lacking(msgspec.json.decode(raw, type=_Schema).at("spec", "workerGroupSpecs")))
     except ValueError as err:
-        raise ApiStatusError(answer.status, f"its OpenAPI of RayClusters cannot be read: {err}") from err
-    return ("the OpenAPI of this server does not describe RayClusters",)
+        raise ApiStatusError(answer.status, say("its OpenAPI of RayClusters cannot be read: {err}", err=err)) from err
+    return (say("the OpenAPI of this server does not describe RayClusters"),)
 
 
 def _lacking(groups: _Schema) -> Iterator[str]:
     gates = groups.at("*", "scaleStrategy", "scaleGate")
     if not groups.is_map("groupName"):
-        yield "workerGroupSpecs is no list by groupName (x-kubernetes-list-type: map)"
+        yield say("workerGroupSpecs is no list by groupName (x-kubernetes-list-type: map)")
     if gates.items is None:
-        yield "workerGroupSpecs[].scaleStrategy has no scaleGate"
+        yield say("workerGroupSpecs[].scaleStrategy has no scaleGate")
     elif not gates.is_map("name"):
-        yield "scaleGate is no list by name (x-kubernetes-list-type: map)"
+        yield say("scaleGate is no list by name (x-kubernetes-list-type: map)")
     elif unknown := {*gates.items.required} - {"name"}:
-        yield f"an entry of scaleGate needs {', '.join(sorted(unknown))}, which Muster does not know"
+        yield say("an entry of scaleGate needs {names}, which Muster does not know", names=listed(sorted(unknown)))

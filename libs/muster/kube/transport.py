@@ -22,6 +22,7 @@ from muster.kube.credentials import Credential, CredentialError
 from muster.kube.lines import LineSplitter, LineTooLongError
 from muster.kube.objects import decode_status
 from muster.kube.paths import describe
+from muster.model.language import say
 from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
 
 CONNECT_TIMEOUT_S = 10.0
@@ -234,7 +235,14 @@ class KubeTransport:
     def _unreachable(self, method: str, path: str, err: BaseException) -> ApiUnreachableError:
         cause = str(err) or type(err).__name__
         return ApiUnreachableError(
-            f"the API server {self.target.server} ({self.target.origin}) does not answer {method} {path}: {cause}"
+            say(
+                "the API server {server} ({origin}) does not answer {method} {path}: {cause}",
+                server=self.target.server,
+                origin=self.target.origin,
+                method=method,
+                path=path,
+                cause=cause,
+            )
         )
 
 

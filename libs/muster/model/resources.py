@@ -143,7 +143,7 @@ def format_part(amount: int, whole: int | None, resource: str) -> str:
 
 def format_vector(vector: Mapping[str, int]) -> str:
     """One line for humans, sorted by resource: ``cpu 12, memory 12G``."""
-    return ", ".join(f"{name} {format_quantity(vector[name], name)}" for name in sorted(vector)) or "nothing"
+    return ", ".join(f"{name} {format_quantity(vector[name], name)}" for name in sorted(vector)) or say("nothing")
 
 
 def texts(vector: Mapping[str, int]) -> dict[str, str]:

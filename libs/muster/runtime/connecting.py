@@ -11,6 +11,7 @@ from muster.bus.errors import ConnectError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.streams import Limits
+from muster.model.language import say
 from muster.ports import LogGoneError
 from muster.runtime.config import Config
 
@@ -67,4 +68,10 @@ def _tls(ca_file: str) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as err:
-        raise ConnectError(f"cannot use {ca_file} as the CA of NATS: {err}; set nats_ca_file to a PEM file") from err
+        raise ConnectError(
+            say(
+                "cannot use {ca_file} as the CA of NATS: {err}; set nats_ca_file to a PEM file",
+                ca_file=ca_file,
+                err=err,
+            )
+        ) from err

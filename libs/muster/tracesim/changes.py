@@ -11,6 +11,7 @@ from muster.core.stage import NEWEST, OLDEST
 from muster.events.envelope import Stored
 from muster.events.facts import QuotaTreeObserved
 from muster.events.system import PlacementMode, RulesetActivated
+from muster.model.language import listed, say
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
 from muster.told.wording import problems
@@ -40,7 +41,7 @@ def prioritised(past: Past, wanted: Mapping[str, int]) -> Past:
     known = set(past.keys.values())
     for key in wanted:
         if key not in known:
-            raise TraceError(f"there is no job {key} in this log")
+            raise TraceError(say("there is no job {key} in this log", key=key))
     jobs = tuple(replace(job, priority=wanted.get(past.keys[job.id], job.priority)) for job in past.trace.jobs)
     return replace(past, trace=Trace(past.trace.cluster, jobs))
 
@@ -51,7 +52,9 @@ def changed_rules(before: Mapping[str, str], rules: Mapping[str, str]) -> dict[s
     _, wrong = read_rules(changed)
     unknown = [name for name in rules if name not in KNOWN]
     if unknown:
-        raise TraceError(f"there is no rule {unknown[0]}; there are {', '.join(sorted(KNOWN))}")
+        raise TraceError(
+            say("there is no rule {unknown}; there are {known}", unknown=unknown[0], known=listed(sorted(KNOWN)))
+        )
     if wrong:
         raise TraceError(problems.line(wrong[0]))
     return changed
@@ -60,7 +63,14 @@ def changed_rules(before: Mapping[str, str], rules: Mapping[str, str]) -> dict[s
 def known_ruleset(number: int) -> int:
     """The number itself. Raises TraceError for a rule set unknown to this build."""
     if not OLDEST <= number <= NEWEST:
-        raise TraceError(f"this build decides by rule sets {OLDEST} to {NEWEST}, and not by {number}")
+        raise TraceError(
+            say(
+                "this build decides by rule sets {oldest} to {newest}, and not by {number}",
+                oldest=OLDEST,
+                newest=NEWEST,
+                number=number,
+            )
+        )
     return number
 
 
@@ -92,20 +102,34 @@ def governed(past: Past, policies: Mapping[str, str]) -> Past:
     cluster = past.trace.cluster
     for path, policy in policies.items():
         if path not in cluster.leaves:
-            raise TraceError(f"there is no queue {path} where jobs wait; there are {', '.join(cluster.leaves)}")
+            raise TraceError(
+                say(
+                    "there is no queue {path} where jobs wait; there are {leaves}",
+                    path=path,
+                    leaves=listed(cluster.leaves),
+                )
+            )
         if policy not in POLICIES:
-            raise TraceError(f"there is no policy {policy}; there are {', '.join(POLICIES)}")
+            raise TraceError(
+                say("there is no policy {policy}; there are {policies}", policy=policy, policies=listed(POLICIES))
+            )
     return replace(past, trace=Trace(replace(cluster, policies={**cluster.policies, **policies}), past.trace.jobs))
 
 
 def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past:
     """The same past on other nodes: without those named, and with more."""
     if not past.nodes:
-        raise TraceError("this log never saw a node, so its capacity was unlimited and cannot be lowered")
+        raise TraceError(say("this log never saw a node, so its capacity was unlimited and cannot be lowered"))
     nodes = dict(past.nodes)
     for name in without:
         if name not in nodes:
-            raise TraceError(f"there is no node {name} in this log; there are {', '.join(sorted(nodes)[:20])}")
+            raise TraceError(
+                say(
+                    "there is no node {name} in this log; there are {nodes}",
+                    name=name,
+                    nodes=listed(sorted(nodes)[:20]),
+                )
+            )
         del nodes[name]
     for number, node in enumerate(more, start=1):
         nodes[f"tried-{number}"] = node
@@ -122,6 +146,6 @@ def decided_by(past: Past, number: int) -> Past:
 def placed(past: Past, mode: PlacementMode) -> Past:
     """The same past with gangs placed otherwise on the nodes, or by quota alone (``off``)."""
     if not past.nodes and mode != "off":
-        raise TraceError("no node was ever seen in this log: gangs cannot be placed on any")
+        raise TraceError(say("no node was ever seen in this log: gangs cannot be placed on any"))
     groups = pooled(past.nodes) if mode == "off" else single(past.nodes)
     return replace(past, trace=Trace(replace(past.trace.cluster, groups=groups, placement=mode), past.trace.jobs))

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from muster.events.system import PlacementMode
+from muster.model.language import say
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
 from muster.told.wording import problems
 from muster.tracesim.documents import Document, DocumentPlace
@@ -203,7 +204,7 @@ def _node_list(path: Path) -> tuple[NodeGroup, ...]:
         key = (row.whole("gpu"), row.whole("cpu_milli"), row.whole("memory_mib"), row.text("model", ""))
         counts[key] = counts.get(key, 0) + 1
     if not counts:
-        raise TraceError(f"{path} holds no node")
+        raise TraceError(say("{path} holds no node", path=path))
     return tuple(
         NodeGroup(count, {CPU: cpu, MEMORY: memory * MIB, GPU: gpus * WHOLE}, model)
         for (gpus, cpu, memory, model), count in counts.items()

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.events.system import PlacementMode
+from muster.model.language import listed, say
 from muster.tracesim.clusterfile import PLACEMENTS
 from muster.tracesim.faults import Fault, FaultSchedule
 from muster.tracesim.model import GPU, WHOLE, NodeGroup, Trace, TraceCluster, TraceError, TraceJob, TraceQueue
@@ -227,7 +228,9 @@ def parse(text: str) -> DayWish:
     head, *options = text.split(",")
     family, _, seed = head.partition(":")
     if family not in FAMILIES:
-        raise TraceError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
+        raise TraceError(
+            say("there is no family {family!r}; there are {families}", family=family, families=listed(FAMILIES))
+        )
     wish = DayWish(family=family, seed=_number(seed, f"the seed {seed!r}", 0, 10**9) if seed else 1)
     for option in options:
         wish = _with(wish, option)
@@ -255,12 +258,12 @@ def _with(wish: DayWish, option: str) -> DayWish:
         case "placement" if value in PLACEMENTS:
             return replace(wish, placement=PLACEMENTS[value])
     known = "; ".join(f"{name} ({text})" for name, text in OPTIONS.items())
-    raise TraceError(f"{option!r} is no option of a day; there are {known}")
+    raise TraceError(say("{option!r} is no option of a day; there are {known}", option=option, known=known))
 
 
 def _number(value: str, told: str, low: int, high: int) -> int:
     if not value.isdecimal() or not low <= int(value) <= high:
-        raise TraceError(f"{told} is not a whole number from {low} to {high}")
+        raise TraceError(say("{told} is not a whole number from {low} to {high}", told=told, low=low, high=high))
     return int(value)
 
 
@@ -270,7 +273,7 @@ def _part(value: str, told: str) -> int:
     except ValueError:
         part = -1.0
     if not 0 <= part <= 1:
-        raise TraceError(f"{told} is not a part from 0 to 1")
+        raise TraceError(say("{told} is not a part from 0 to 1", told=told))
     return round(part * 1000)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from muster.model.language import say
 from muster.tracesim.model import TraceError
 
 _SPACE = " \t\r\n"
@@ -29,7 +30,16 @@ class DocumentPlace:
         line = text.count("\n", 0, self.offset) + 1
         column = self.offset - (text.rfind("\n", 0, self.offset) + 1) + 1
         where = f" ({self.path})" if self.path else ""
-        return TraceError(f"{self.document.path} line {line}, column {column}{where}: {message}")
+        return TraceError(
+            say(
+                "{path} line {line}, column {column}{where}: {message}",
+                path=self.document.path,
+                line=line,
+                column=column,
+                where=where,
+                message=message,
+            )
+        )
 
     def expect(self, *kinds: type) -> Any:
         """The value, if it is of one of these types."""
@@ -97,17 +107,32 @@ class Document:
         try:
             self.text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as err:
-            raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
+            raise TraceError(
+                say(
+                    "{path} is no text in UTF-8: {reason} at byte {start}",
+                    path=path,
+                    reason=err.reason,
+                    start=err.start,
+                )
+            ) from err
         try:
             value = json.loads(self.text, object_pairs_hook=_unique)
         except json.JSONDecodeError as err:
-            raise TraceError(f"{path} line {err.lineno}, column {err.colno}: is not JSON: {err.msg.lower()}") from err
+            raise TraceError(
+                say(
+                    "{path} line {lineno}, column {colno}: is not JSON: {message}",
+                    path=path,
+                    lineno=err.lineno,
+                    colno=err.colno,
+                    message=err.msg.lower(),
+                )
+            ) from err
         except _TwiceError as err:
-            raise TraceError(f"{path}: an object names {err.args[0]!r} twice") from err
+            raise TraceError(say("{path}: an object names {name!r} twice", path=path, name=err.args[0])) from err
         except RecursionError as err:
-            raise TraceError(f"{path}: is nested too deeply") from err
+            raise TraceError(say("{path}: is nested too deeply", path=path)) from err
         except ValueError as err:  # Too many digits for an integer.
-            raise TraceError(f"{path}: is not JSON: {flaw(err)}") from err
+            raise TraceError(say("{path}: is not JSON: {err}", path=path, err=flaw(err))) from err
         self.root = DocumentPlace(self, value, self._skip(0), "")
 
     def entries(self, offset: int) -> list[tuple[str, int, int]]:

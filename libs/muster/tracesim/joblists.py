@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from muster.model.language import say
 from muster.tracesim.model import TraceError
 from muster.tracesim.tables import CsvTable, Table, TableRow
 
@@ -46,7 +47,7 @@ def _from_first(rows: Iterator[Row], path: Path) -> Iterator[Row]:
     at = COLUMNS.index("submit_s")
     listed = list(rows)
     if not listed:
-        raise TraceError(f"{path} holds no job that started")
+        raise TraceError(say("{path} holds no job that started", path=path))
     first = min(float(cells[at]) for _, cells in listed)
     for line, cells in listed:
         yield line, [f"{float(cell) - first:g}" if index == at else cell for index, cell in enumerate(cells)]
@@ -62,7 +63,15 @@ def _swf(path: Path) -> Iterator[Row]:
         if not fields or fields[0].startswith(";"):
             continue
         if len(fields) != SWF_FIELDS:
-            raise TraceError(f"{path} line {line}: has {len(fields)} fields, and a job of SWF has {SWF_FIELDS}")
+            raise TraceError(
+                say(
+                    "{path} line {line}: has {fields} fields, and a job of SWF has {wanted}",
+                    path=path,
+                    line=line,
+                    fields=len(fields),
+                    wanted=SWF_FIELDS,
+                )
+            )
         numbers = [_number(path, line, column, field) for column, field in enumerate(fields, 1)]
         job, submit, _, runs, allocated, _, _, asked, limit, memory = numbers[:10]
         processors = asked if asked > 0 else allocated
@@ -79,7 +88,15 @@ def _number(path: Path, line: int, column: int, text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise TraceError(f"{path} line {line}, field {column}: {text[:40]!r} is not a number")
+        raise TraceError(
+            say(
+                "{path} line {line}, field {column}: {words!r} is not a number",
+                path=path,
+                line=line,
+                column=column,
+                words=text[:40],
+            )
+        )
     return number
 
 
@@ -94,9 +111,13 @@ def _slurm(path: Path) -> Iterator[Row]:
     table = CsvTable(path, SLURM, delimiter="|")
     known = table.columns
     if "ElapsedRaw" not in known and "Elapsed" not in known and not {"Start", "End"} <= known.keys():
-        raise TraceError(f"{path} line 1: no column says how long a job ran; add ElapsedRaw to sacct --format")
+        raise TraceError(
+            say("{path} line 1: no column says how long a job ran; add ElapsedRaw to sacct --format", path=path)
+        )
     if "AllocTRES" not in known and "ReqTRES" not in known:
-        raise TraceError(f"{path} line 1: no column says what a job asks for; add AllocTRES,ReqTRES to sacct --format")
+        raise TraceError(
+            say("{path} line 1: no column says what a job asks for; add AllocTRES,ReqTRES to sacct --format", path=path)
+        )
     for row in table.rows():
         job = _SlurmJob(row)
         if "." in row.text("JobID"):

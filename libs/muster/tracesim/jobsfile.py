@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from muster.model.language import say
 from muster.model.resources import Vector
 from muster.tracesim.clusterfile import MIB, read_cluster
 from muster.tracesim.joblists import foreign_jobs
@@ -103,7 +104,7 @@ def _jobs(path: Path) -> Drafts:
                 raise row.error(name, f"is more than {MAX_S} seconds")
         drafts.append((row, row.text("queue", DEFAULT_QUEUE), draft))
     if not drafts:
-        raise TraceError(f"{path} holds no job")
+        raise TraceError(say("{path} holds no job", path=path))
     return drafts
 
 
@@ -142,5 +143,5 @@ def _pods(path: Path) -> Drafts:
         _check_id(row, "name", draft.id, lines)
         drafts.append((row, DEFAULT_QUEUE, draft))
     if not drafts:
-        raise TraceError(f"{path} holds no pod")
+        raise TraceError(say("{path} holds no pod", path=path))
     return drafts

@@ -14,6 +14,7 @@ from muster.events.decisions import QuotaTreeAccepted
 from muster.events.envelope import Stored
 from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTreeObserved, WorkloadGone, WorkloadObserved
 from muster.events.system import PlacementChosen, PlacementMode, RulesetActivated
+from muster.model.language import say
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.tracesim.history import History, JobHistory, JobRun
@@ -113,9 +114,9 @@ class PastReader:
         history = self._history
         tree, seen, queues = self._cut or (self._tree, self._nodes, self._queues)
         if tree is None:
-            raise TraceError("no quota tree was ever in force in this log, so there is nothing to run again")
+            raise TraceError(say("no quota tree was ever in force in this log, so there is nothing to run again"))
         if self._from < 0:
-            raise TraceError("the log ends before the window begins")
+            raise TraceError(say("the log ends before the window begins"))
         taken = [job for job in history.jobs.values() if job.queue]
         asked = {name for job in taken for name in job.request}
         nodes = {name: {r: has.get(r, 0) for r in sorted(asked)} for name, has in seen.values()}
@@ -136,7 +137,7 @@ class PastReader:
                     jobs.append(self._job(job, order, len(jobs)))
         if not jobs:
             raise TraceError(
-                "no job was in a queue in this log, or in this window of it: there is nothing to run again"
+                say("no job was in a queue in this log, or in this window of it: there is nothing to run again")
             )
         left_out = sum(job.queue not in cluster.leaves or self._never_ran(job) for job in history.jobs.values())
         return Past(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from muster.model.language import listed, say
 from muster.tracesim.model import TraceError
 
 
@@ -35,24 +36,52 @@ class CsvTable(Table):
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as err:
-            raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
+            raise TraceError(
+                say(
+                    "{path} is no text in UTF-8: {reason} at byte {start}",
+                    path=path,
+                    reason=err.reason,
+                    start=err.start,
+                )
+            ) from err
         self._reader = csv.reader(text.splitlines(), delimiter=delimiter)
         try:
             header = [cell.strip() for cell in next(self._reader, [])]
         except csv.Error as err:
-            raise TraceError(f"{path} line 1: is not CSV: {err}") from err
+            raise TraceError(say("{path} line 1: is not CSV: {err}", path=path, err=err)) from err
         if not any(header):
-            raise TraceError(f"{path} line 1, column 1: the header is missing; it names {', '.join(needed)}")
+            raise TraceError(
+                say(
+                    "{path} line 1, column 1: the header is missing; it names {needed}",
+                    path=path,
+                    needed=listed(needed),
+                )
+            )
         super().__init__(path, header)
         self.columns = {}
         for index, title in enumerate(header):
             name = (aliases or {}).get(title, title)
             if name in self.columns and name in needed:
-                raise TraceError(f"{path} line 1, column {index + 1}: {title!r} names {name} a second time")
+                raise TraceError(
+                    say(
+                        "{path} line 1, column {index}: {title!r} names {name} a second time",
+                        path=path,
+                        index=index + 1,
+                        title=title,
+                        name=name,
+                    )
+                )
             self.columns.setdefault(name, index)
         missing = [name for name in needed if name not in self.columns]
         if missing:
-            raise TraceError(f"{path} line 1: column {missing[0]} is missing; the header is {','.join(header)[:200]}")
+            raise TraceError(
+                say(
+                    "{path} line 1: column {missing} is missing; the header is {header}",
+                    path=path,
+                    missing=missing[0],
+                    header=",".join(header)[:200],
+                )
+            )
 
     def rows(self) -> Iterator[TableRow]:
         """Every line that is not empty."""
@@ -61,7 +90,11 @@ class CsvTable(Table):
                 if any(cell.strip() for cell in cells):
                     yield TableRow(self, self._reader.line_num, cells)
         except csv.Error as err:
-            raise TraceError(f"{self.path} line {self._reader.line_num}: is not CSV: {err}") from err
+            raise TraceError(
+                say(
+                    "{path} line {line_num}: is not CSV: {err}", path=self.path, line_num=self._reader.line_num, err=err
+                )
+            ) from err
 
 
 class TableRow:
@@ -76,7 +109,14 @@ class TableRow:
         """An error about one cell."""
         column = self.table.columns[name]
         return TraceError(
-            f"{self.table.path} line {self.line}, column {column + 1} ({self.table.titles[column]}): {message}"
+            say(
+                "{path} line {line}, column {column} ({titles}): {message}",
+                path=self.table.path,
+                line=self.line,
+                column=column + 1,
+                titles=self.table.titles[column],
+                message=message,
+            )
         )
 
     def text(self, name: str, default: str | None = None) -> str:

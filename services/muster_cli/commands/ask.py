@@ -68,9 +68,9 @@ def _text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise CliError(f"cannot read {file}: there is no such file", NOT_FOUND) from None
+        raise CliError(say("cannot read {file}: there is no such file", file=file), NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {file}: {err}") from err
+        raise CliError(say("cannot read {file}: {err}", file=file, err=err)) from err
 
 
 def ask_lines(view: AskView) -> list[Text]:

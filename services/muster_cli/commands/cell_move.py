@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.bus.marks import give_up
+from muster.model.language import say
 from muster.runtime.clock import SystemClock
 from muster.runtime.pairing import another, cluster_uid, named, record_move, recorded_cluster
 from muster.runtime.witness import CellRecord, RecordRefusedError
@@ -34,7 +35,12 @@ async def cell_move(
     try:
         uid, (server, _) = await cluster_uid(transport), named(transport)
         if not uid:
-            raise CliError(f"which cluster {server} is cannot be known: read the uid of namespace kube-system there")
+            raise CliError(
+                say(
+                    "which cluster {server} is cannot be known: read the uid of namespace kube-system there",
+                    server=server,
+                )
+            )
         clock = SystemClock()
         try:
             newest = await CellRecord(transport, place.config.cell, clock).read()
@@ -47,20 +53,41 @@ async def cell_move(
         identity = log.identity
         known = await recorded_cluster(js, identity)
         if known is not None and known.uid == uid:
-            out.line(f"Cell {identity.cell} belongs to it already: {server}, uid {uid}.")
+            out.line(
+                say(
+                    "Cell {cell} belongs to it already: {server}, uid {uid}.",
+                    cell=identity.cell,
+                    server=server,
+                    uid=uid,
+                )
+            )
             return OK
         if not yes:
-            out.line(await another(js, identity, uid, transport) or f"Cell {identity.cell} belongs to no cluster yet.")
             out.line(
-                f"With --yes it belongs to {server}, and the log starts again from the state of that cluster. Stop the "
-                "services that reach the former one before."
+                await another(js, identity, uid, transport)
+                or say("Cell {cell} belongs to no cluster yet.", cell=identity.cell)
+            )
+            out.line(
+                say(
+                    "With --yes it belongs to {server}, and the log starts again from the state of that "
+                    "cluster. Stop the services that reach the former one before.",
+                    server=server,
+                )
             )
             return FAILED
-        why = f"the cell was given to the cluster {server}, uid {uid}"
+        why = say("the cell was given to the cluster {server}, uid {uid}", server=server, uid=uid)
         ahead = newest if newest is not None and newest.generation >= identity.generation else None
         generation, parent = (ahead.generation, ahead.log_id) if ahead is not None else (0, "")
         await record_move(js, identity, uid, server, why, generation, parent)
         by = short(os.environ.get("USER") or "unknown")
         made = await give_up(js, identity, clock.now(), by=by, reason=why, generation=generation, parent=parent)
-    out.line(f"Cell {made.cell} belongs to {server}, uid {uid}. Generation {made.generation} of its log is in force.")
+    out.line(
+        say(
+            "Cell {cell} belongs to {server}, uid {uid}. Generation {generation} of its log is in force.",
+            cell=made.cell,
+            server=server,
+            uid=uid,
+            generation=made.generation,
+        )
+    )
     return OK

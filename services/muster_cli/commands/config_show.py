@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from muster.model.language import say
 from muster.runtime.config import PREFIX, load_with_origins
 from muster_cli.console import DIM, STRONG, Output, columns, styled
 from muster_cli.options import Form
@@ -25,7 +26,9 @@ def config_show(*, output: Form = "table") -> None:
         for name, value in values.items():
             shown = str(value).lower() if isinstance(value, bool) else str(value)
             origin = origins.get(name, "")
-            rows.append([styled(name), styled(shown or '""'), styled((origin or "default", "" if origin else DIM))])
+            rows.append(
+                [styled(name), styled(shown or '""'), styled((origin or say("default"), "" if origin else DIM))]
+            )
         out.lines(columns(rows))
     else:
         settings = {n: {"value": v, "from": origins.get(n, "default")} for n, v in values.items()}

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.runtime.replaying.stepping import Stepper
 from muster_cli.commands.replay import known_stage
 from muster_cli.console import Output
@@ -42,7 +43,7 @@ async def debug(
             stepper.feed(stored)
             last = stored.seq
     if place is None or not last or last < place.seq:
-        raise CliError(f"there is no sequence {at} in this log: it ends at {last}", NOT_FOUND)
+        raise CliError(say("there is no sequence {at} in this log: it ends at {last}", at=at, last=last), NOT_FOUND)
     step = stepper.step()
     if output == "text":
         out.lines(step_lines(step, whole=state))

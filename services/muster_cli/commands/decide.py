@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from msgspec import to_builtins
 
+from muster.model.language import say
 from muster.tracesim.decide.reading import read_state
 from muster.tracesim.decide.run import decide as ask
 from muster.tracesim.decide.situation import StateFileError
@@ -52,6 +53,6 @@ def _text(state: str) -> str:
     try:
         return Path(state).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise CliError(f"cannot read {state}: there is no such file", NOT_FOUND) from None
+        raise CliError(say("cannot read {state}: there is no such file", state=state), NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {state}: {err}") from err
+        raise CliError(say("cannot read {state}: {err}", state=state, err=err)) from err

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.model.language import listed, say
 from muster.runtime.replaying.canonical import difference
 from muster.tracesim.changes import changed_rules, known_ruleset, otherwise
 from muster_cli.console import Output
@@ -37,13 +38,16 @@ def diff(
 ) -> int:
     """Compare what two logs lead to."""
     if other is None and not rule and ruleset is None:
-        raise CliError("give another log, or a change: --rule or --ruleset", USAGE)
+        raise CliError(say("give another log, or a change: --rule or --ruleset"), USAGE)
     rules = dict(pair("--rule", text, "reclaim=disabled") for text in rule)
     changed_rules({}, rules)
     number = known_ruleset(ruleset) if ruleset is not None else 0
     second = other or one
-    changes = [*(f"{name}={value}" for name, value in rules.items()), *([f"rule set {number}"] if number else [])]
-    names = (str(one), f"{second} with {', '.join(changes)}" if changes else str(second))
+    changes = [
+        *(f"{name}={value}" for name, value in rules.items()),
+        *([say("rule set {number}", number=number)] if number else []),
+    ]
+    names = (str(one), say("{log} with {changes}", log=second, changes=listed(changes)) if changes else str(second))
     with progress(existing(one), "Deciding") as left, progress(existing(second), "", quiet=True) as right:
         changed = otherwise(complete(second, right), rules, number)
         # That a tree has other rules is the change itself.

@@ -11,6 +11,7 @@ from muster.bus.cell import own_genesis
 from muster.bus.errors import BusError, UnansweredError
 from muster.core.workloads.registry import KINDS
 from muster.kube.errors import KubeConfigError
+from muster.model.language import say
 from muster.ports import ApiStatusError, ApiUnreachableError, LogGoneError
 from muster.runtime.clock import SystemClock
 from muster.runtime.clusterlease import holder_of
@@ -53,7 +54,7 @@ async def doctor(
 ) -> int:
     """Say what is missing."""
     if attack != bool(as_user and namespace) or (as_group and not attack):
-        text = "--attack, --as USER and --namespace NAME go together: a user with the right to edit jobs there"
+        text = say("--attack, --as USER and --namespace NAME go together: a user with the right to edit jobs there")
         raise CliError(text, USAGE)
     place, findings = _place(bus, cluster)
     log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
@@ -90,8 +91,8 @@ def _place(bus: Bus | None, cluster: ClusterOption | None) -> tuple[LogPlace | N
     same = (cluster.context or instance.context, cluster.kubeconfig or instance.kubeconfig)
     if not instance.simulated and same == (instance.context, instance.kubeconfig):
         return place, []
-    detail = f"not examined: the log at {instance.url} is that of a `muster up` on another cluster"
-    return None, [Finding("note", "log", detail, "name the log of this cluster with --url nats://HOST:PORT")]
+    detail = say("not examined: the log at {url} is that of a `muster up` on another cluster", url=instance.url)
+    return None, [Finding("note", say("log"), detail, say("name the log of this cluster with --url nats://HOST:PORT"))]
 
 
 def _settings() -> tuple[tuple[str, ...], bool]:
@@ -107,8 +108,10 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
     try:
         async with api_of(cluster, place) as api:
             if api is None:
-                detail = "not examined: no cluster is named and no `muster up` runs"
-                return [Finding("note", "cluster", detail, "name one with --context NAME or --kubeconfig FILE")]
+                detail = say("not examined: no cluster is named and no `muster up` runs")
+                return [
+                    Finding("note", say("cluster"), detail, say("name one with --context NAME or --kubeconfig FILE"))
+                ]
             pair, ours = await _pair(place, api)
             await learn(api.transport)
             kinds, native = _settings()
@@ -120,9 +123,18 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
             pods = [] if api.simulated else await pod_findings(api.transport, SystemClock())
             subjects = [] if api.simulated else await subject_findings(api.transport)
             defined = await kind_findings(api.transport)
-            return [Finding("ok", "cluster", api.name), *pair, *pods, *findings, *defined, *roles, *subjects, *trees]
+            return [
+                Finding("ok", say("cluster"), api.name),
+                *pair,
+                *pods,
+                *findings,
+                *defined,
+                *roles,
+                *subjects,
+                *trees,
+            ]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
-        return [Finding("bad", "cluster", str(err), "kubectl config get-contexts")]
+        return [Finding("bad", say("cluster"), str(err), "kubectl config get-contexts")]
 
 
 async def _attack(cluster: ClusterOption, user: str, groups: tuple[str, ...], namespace: str) -> list[Finding]:
@@ -136,7 +148,7 @@ async def _attack(cluster: ClusterOption, user: str, groups: tuple[str, ...], na
         finally:
             await transport.close()
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
-        return [Finding("bad", "attack", str(err), "kubectl config get-contexts")]
+        return [Finding("bad", say("attack"), str(err), "kubectl config get-contexts")]
 
 
 async def _lost(reading: LogReading, api: Api) -> str:
@@ -162,6 +174,6 @@ async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str | 
     except (BusError, UnansweredError, CliError, LogGoneError, RecordRefusedError, TimeoutError):
         return [], None
     if lost:
-        return [Finding("bad", "log", lost, "muster log recover, unless a keeper runs")], ours
-    fix = "name the cluster of this log with --context, or the log of this cluster with --url"
-    return ([Finding("bad", "pair", wrong, fix)] if wrong else []), ours
+        return [Finding("bad", say("log"), lost, say("muster log recover, unless a keeper runs"))], ours
+    fix = say("name the cluster of this log with --context, or the log of this cluster with --url")
+    return ([Finding("bad", say("pair"), wrong, fix)] if wrong else []), ours

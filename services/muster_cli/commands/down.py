@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 
+from muster.model.language import say
 from muster_cli import instances
 from muster_cli.console import Output
 from muster_cli.exits import CliError
@@ -20,7 +21,7 @@ async def down() -> None:
     out = Output()
     running = instances.running()
     if not running:
-        out.line("No `muster up` of yours is running.")
+        out.line(say("No `muster up` of yours is running."))
         return
     for instance in running:
         # Its run file is locked by a living process, so the number does not belong to another process meanwhile.
@@ -32,7 +33,13 @@ async def down() -> None:
             while left := pids & {instance.pid for instance in instances.running()}:  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
-        raise CliError(f"process {min(left)} has not ended in {LIMIT_S:g} s; see its terminal, or kill it") from None
+        raise CliError(
+            say(
+                "process {left} has not ended in {limit_s:g} s; see its terminal, or kill it",
+                left=min(left),
+                limit_s=LIMIT_S,
+            )
+        ) from None
     for instance in running:
-        kept = "" if instance.temporary else f"; its log and cluster are kept in {instance.home}"
-        out.line(f"Ended process {instance.pid} at {instance.url}{kept}.")
+        kept = "" if instance.temporary else say("; its log and cluster are kept in {home}", home=instance.home)
+        out.line(say("Ended process {pid} at {url}{kept}.", pid=instance.pid, url=instance.url, kept=kept))

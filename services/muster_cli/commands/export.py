@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.model.text import counted
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.archive import SEGMENT_COMMITS
@@ -49,11 +50,14 @@ async def export(
     """Copy a log to a file, or to an archive."""
     shown = Output()
     if data is not None and bus is not None and bus.url is not None:
-        raise CliError("--data and --url both say where the log is; give one of them", USAGE)
+        raise CliError(say("--data and --url both say where the log is; give one of them"), USAGE)
     if (out is None) == (segments is None):
-        raise CliError("say where to: either --out FILE or --segments DIR", USAGE)
+        raise CliError(say("say where to: either --out FILE or --segments DIR"), USAGE)
     if segment_commits < 1:
-        raise CliError(f"--segment-commits is {segment_commits}: a segment has at least one", USAGE)
+        raise CliError(
+            say("--segment-commits is {segment_commits}: a segment has at least one", segment_commits=segment_commits),
+            USAGE,
+        )
     async with contextlib.AsyncExitStack() as stack:
         if data is None:
             place = locate(bus)
@@ -62,15 +66,37 @@ async def export(
             place = await stack.enter_async_context(place_of(data, bus.cell if bus is not None else None))
         reading = await stack.enter_async_context(opened(place))
         identity = reading.log.identity
-        which = f"of cell {identity.cell} generation {identity.generation} (log {identity.log_id})"
+        which = say(
+            "of cell {cell} generation {generation} (log {log_id})",
+            cell=identity.cell,
+            generation=identity.generation,
+            log_id=identity.log_id,
+        )
         if segments is not None:
-            shown.note(f"{await _archive(segments, reading.log, segment_commits)}, {which}, in {segments}")
+            shown.note(
+                say(
+                    "{archived}, {which}, in {folder}",
+                    archived=await _archive(segments, reading.log, segment_commits),
+                    which=which,
+                    folder=segments,
+                )
+            )
         elif out is not None:
             base = await base_of(reading)
             with counting("Exporting", await reading.log.end(), "commits") as bar:
                 count, last = await _write(out, base, watched(commits(reading.log, whole=False), bar))
-            begins = f" (with the states of {counted(len(base), 'stage')} before it)" if base else ""
-            shown.note(f"exported {count} commits, sequence {identity.origin}{begins} to {last}, {which} to {out}")
+            begins = say(" (with the states of {stages} before it)", stages=counted(len(base), "stage")) if base else ""
+            shown.note(
+                say(
+                    "exported {count} commits, sequence {origin}{begins} to {last}, {which} to {out}",
+                    count=count,
+                    origin=identity.origin,
+                    begins=begins,
+                    last=last,
+                    which=which,
+                    out=out,
+                )
+            )
 
 
 async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
@@ -79,13 +105,20 @@ async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
         with counting("Archiving", await log.end(), "commits") as bar:
             done = await archive(folder, log, commits=size, progress=bar)
     except OSError as err:
-        raise CliError(f"cannot write {folder}: {err.strerror or err}") from err
+        raise CliError(say("cannot write {folder}: {error}", folder=folder, error=err.strerror or err)) from err
     manifest = done.manifest
     if done.last <= done.begun:
-        return f"nothing new: {counted(len(manifest.segments), 'segment')}, sequence 1 to {manifest.end}"
-    return (
-        f"archived sequence {done.first} to {done.last}: {counted(len(manifest.segments), 'segment')}, "
-        f"{sum(segment.size for segment in manifest.segments)} bytes"
+        return say(
+            "nothing new: {segments}, sequence 1 to {end}",
+            segments=counted(len(manifest.segments), "segment"),
+            end=manifest.end,
+        )
+    return say(
+        "archived sequence {first} to {last}: {segments}, {size} bytes",
+        first=done.first,
+        last=done.last,
+        segments=counted(len(manifest.segments), "segment"),
+        size=sum(segment.size for segment in manifest.segments),
     )
 
 
@@ -112,7 +145,7 @@ async def _write(path: Path, base: Sequence[Snapshot], stored_commits: AsyncIter
                 last = stored.seq
         part.replace(path)
     except OSError as err:
-        raise CliError(f"cannot write {path}: {err.strerror or err}") from err
+        raise CliError(say("cannot write {path}: {error}", path=path, error=err.strerror or err)) from err
     finally:
         part.unlink(missing_ok=True)
     return writer.count, last

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from muster.bus.importing import import_log as store
 from muster.bus.log import Body
 from muster.bus.streams import Limits
+from muster.model.language import say
 from muster.runtime.logkeeping.archive import ArchiveManifest, read_lines, read_manifest
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
@@ -27,10 +28,13 @@ async def import_log(
 ) -> None:
     """Bring an archived log back into an empty stream."""
     if not segments.exists():
-        raise CliError(f"there is no folder {segments}; `muster export --segments {segments}` makes one", NOT_FOUND)
+        raise CliError(
+            say("there is no folder {segments}; `muster export --segments {segments}` makes one", segments=segments),
+            NOT_FOUND,
+        )
     manifest = read_manifest(segments)
     if not manifest.segments:
-        raise CliError(f"{segments} holds no segment: there is nothing to import")
+        raise CliError(say("{segments} holds no segment: there is nothing to import", segments=segments))
     place = locate(bus)
     config = (room or Room()).applied(place.config)
     limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas)
@@ -45,7 +49,13 @@ async def import_log(
             )
     made = log.identity
     Output().line(
-        f"Imported sequence 1 to {manifest.end} of log {made.log_id}: generation {made.generation} of cell {made.cell}."
+        say(
+            "Imported sequence 1 to {end} of log {log_id}: generation {generation} of cell {cell}.",
+            end=manifest.end,
+            log_id=made.log_id,
+            generation=made.generation,
+            cell=made.cell,
+        )
     )
 
 

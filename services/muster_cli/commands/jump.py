@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.objects.meta import PRIORITY
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.exits import OK
 from muster_cli.levers import above_all, lever, standing_line
@@ -16,7 +17,11 @@ async def jump(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = N
         number = above_all(handle.state, handle.uid)
         if number is None:
             ref = handle.workload.ref
-            out.line(f"{ref.kind} {ref.key} is the first of its queue already; nothing is changed")
+            out.line(
+                say("{kind} {key} is the first of its queue already; nothing is changed", kind=ref.kind, key=ref.key)
+            )
             out.line(standing_line(handle.state, handle.uid))
             return OK
-        return await handle.pull(out, {PRIORITY: str(number)}, reason, f"jumps its queue with priority {number}")
+        return await handle.pull(
+            out, {PRIORITY: str(number)}, reason, say("jumps its queue with priority {number}", number=number)
+        )

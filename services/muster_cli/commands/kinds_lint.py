@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.core.workloads.registry import KINDS
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.definedkinds import read_kinds
 from muster_cli.exits import OK
@@ -20,5 +21,12 @@ def kinds_lint(
     out = Output()
     for definition in read_kinds(files):
         row = KINDS[definition.kind]
-        out.line(f"{definition.kind}: {row.resource} are suspended by {definition.suspend.at}, and are understood")
+        out.line(
+            say(
+                "{kind}: {resource} are suspended by {at}, and are understood",
+                kind=definition.kind,
+                resource=row.resource,
+                at=definition.suspend.at,
+            )
+        )
     return OK

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
+from muster.model.language import say
 from muster.runtime.logkeeping.pruning import Sealed, deletable, delete
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
@@ -40,7 +41,7 @@ async def log_delete(
             await delete(js, log, sealed)
     out.line(told(sealed, folder, yes))
     if not yes:
-        out.line("Nothing was deleted: say --yes to do it.")
+        out.line(say("Nothing was deleted: say --yes to do it."))
 
 
 def archive_of(place: LogPlace, given: Path | None) -> Path:
@@ -48,12 +49,25 @@ def archive_of(place: LogPlace, given: Path | None) -> Path:
     folder = given or (Path(place.config.log_archive) if place.config.log_archive else None)
     if folder is None:
         raise CliError(
-            "say where the archive of the log is, with --archive DIR; `muster export --segments DIR` makes one", USAGE
+            say("say where the archive of the log is, with --archive DIR; `muster export --segments DIR` makes one"),
+            USAGE,
         )
     return folder
 
 
 def told(sealed: Sealed, folder: Path, done: bool) -> str:
     """What was deleted, or may be."""
-    named = f"generation {sealed.generation}, sequence {sealed.first} to {sealed.last}, {size(sealed.size)}"
-    return f"{'Deleted' if done else 'May be deleted:'} {named}; every commit of it is in {folder}, byte for byte."
+    named = say(
+        "generation {generation}, sequence {first} to {last}, {size}",
+        generation=sealed.generation,
+        first=sealed.first,
+        last=sealed.last,
+        size=size(sealed.size),
+    )
+    return say(
+        "Deleted {named}; every commit of it is in {folder}, byte for byte."
+        if done
+        else "May be deleted: {named}; every commit of it is in {folder}, byte for byte.",
+        named=named,
+        folder=folder,
+    )

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from muster.bus.cell import open_log
 from muster.bus.generations import JetStreamGenerations
+from muster.model.language import say
 from muster.ports import LogGoneError
 from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import open_cell
@@ -33,10 +34,17 @@ async def log_init(
         usage = await log.usage()
         await JetStreamGenerations(js, config.cell).reserve(log.identity)
     made = log.identity
-    verb = "already exists" if before == made else "was created"
+    verb = say("already exists") if before == made else say("was created")
     out.line(
-        f"The log of cell {made.cell} {verb}: generation {made.generation}, log {made.log_id}, "
-        f"{size(usage.bytes)} of {size(usage.max_bytes)} used."
+        say(
+            "The log of cell {cell} {verb}: generation {generation}, log {log_id}, {bytes} of {max_bytes} used.",
+            cell=made.cell,
+            verb=verb,
+            generation=made.generation,
+            log_id=made.log_id,
+            bytes=size(usage.bytes),
+            max_bytes=size(usage.max_bytes),
+        )
     )
     if made.generation > 1 and before is None:
-        out.line("An earlier generation is lost: running jobs are adopted from the cluster, nothing is restarted.")
+        out.line(say("An earlier generation is lost: running jobs are adopted from the cluster, nothing is restarted."))

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
+from muster.model.language import say
 from muster.model.text import counted
 from muster.runtime.logkeeping.pruning import deletable, delete, sealed, surplus
 from muster_cli.commands.log_delete import archive_of, told
@@ -29,7 +30,7 @@ async def log_prune(
 ) -> None:
     """Delete the oldest sealed generations of a log."""
     if keep < 0:
-        raise CliError(f"--keep is {keep}; take 0 or more", USAGE)
+        raise CliError(say("--keep is {keep}; take 0 or more", keep=keep), USAGE)
     place, out = locate(bus), Output()
     folder = archive_of(place, archive)
     tell_which(out, place)
@@ -46,8 +47,21 @@ async def log_prune(
             if not yes:
                 break
     if not over:
-        out.line(f"{counted(len(there), 'sealed generation')} in NATS, and {keep} may stay: nothing to delete.")
+        out.line(
+            say(
+                "{sealed_generations} in NATS, and {keep} may stay: nothing to delete.",
+                sealed_generations=counted(len(there), "sealed generation"),
+                keep=keep,
+            )
+        )
     elif not yes:
         rest = len(over) - 1
-        more = f" (and {counted(rest, 'more generation')} after it, if all is well with them)" if rest else ""
-        out.line(f"Nothing was deleted{more}: say --yes to do it.")
+        more = (
+            say(
+                " (and {more_generations} after it, if all is well with them)",
+                more_generations=counted(rest, "more generation"),
+            )
+            if rest
+            else ""
+        )
+        out.line(say("Nothing was deleted{more}: say --yes to do it.", more=more))

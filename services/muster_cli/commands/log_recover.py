@@ -11,6 +11,7 @@ from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.marks import LOST, JetStreamMarks, give_up, hear_marks
 from muster.events import subjects
+from muster.model.language import say
 from muster.model.text import counted, few
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
@@ -45,24 +46,29 @@ async def log_recover(
             return FAILED
         testimony = await hear_marks(js, log, USERS)
         if not testimony.begins:
-            out.line("the log does not have its first commit: NATS lost all of it")
+            out.line(say("the log does not have its first commit: NATS lost all of it"))
         missing = await _missing(js, identity)
         if missing:
             out.line(missing)
         for user, mark in testimony.lost.items():
-            out.line(f"{user} has read the log up to sequence {mark.seq}, and that is not in it")
+            out.line(
+                say("{user} has read the log up to sequence {seq}, and that is not in it", user=user, seq=mark.seq)
+            )
         known = await recorded_cluster(js, identity)
         others = counted(len(testimony.shown), "process", "processes")
         set_back = known.set_back if known is not None else ""
         if set_back:
             out.line(set_back)
         if testimony.whole and not set_back and not missing:
-            out.line(f"The log holds all that {others} read of it: nothing to recover.")
+            out.line(say("The log holds all that {others} read of it: nothing to recover.", others=others))
             return OK
         if not yes:
             out.line(
-                f"{others} read nothing that is missing. With --yes the log starts again from "
-                "the state of the cluster: running jobs are adopted, and the waiting jobs keep their order."
+                say(
+                    "{others} read nothing that is missing. With --yes the log starts again from the state "
+                    "of the cluster: running jobs are adopted, and the waiting jobs keep their order.",
+                    others=others,
+                )
             )
             return FAILED
         by = short(os.environ.get("USER") or "unknown")
@@ -75,7 +81,14 @@ async def log_recover(
             generation=known.generation if known is not None else 0,
             parent=known.parent if known is not None else "",
         )
-    out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
+    out.line(
+        say(
+            "Generation {generation} of cell {cell} (log {log_id}) is in force, from the cluster.",
+            generation=made.generation,
+            cell=made.cell,
+            log_id=made.log_id,
+        )
+    )
     return OK
 
 
@@ -88,7 +101,15 @@ async def _missing(js: JetStream, identity: LogIdentity) -> str:
     if info is None:
         return ""
     number = info.state.last_seq - identity.first + 1 - info.state.messages
-    return f"the log lacks {counted(number, 'commit')} before sequence {info.state.last_seq}" if number > 0 else ""
+    return (
+        say(
+            "the log lacks {commits} before sequence {last_seq}",
+            commits=counted(number, "commit"),
+            last_seq=info.state.last_seq,
+        )
+        if number > 0
+        else ""
+    )
 
 
 async def _withdrawn(marks: JetStreamMarks, identity: LogIdentity, user: str, out: Output) -> bool:
@@ -96,7 +117,13 @@ async def _withdrawn(marks: JetStreamMarks, identity: LogIdentity, user: str, ou
     mark = await marks.withdraw(user)
     if mark is None:
         others = few(sorted(await marks.of(identity))) or "none"
-        out.line(f"There is no mark of {user} to withdraw, or it is written just now. There are those of: {others}.")
+        out.line(
+            say(
+                "There is no mark of {user} to withdraw, or it is written just now. There are those of: {others}.",
+                user=user,
+                others=others,
+            )
+        )
         return False
-    out.line(f"The mark of {user}, at sequence {mark.seq}, is withdrawn.")
+    out.line(say("The mark of {user}, at sequence {seq}, is withdrawn.", user=user, seq=mark.seq))
     return True

@@ -13,6 +13,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.marks import give_up, hear_marks
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.events.wire import FOLDS, WIRE
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
@@ -59,36 +60,69 @@ async def log_roll(
         log, sealed = await generations.current()
         identity = log.identity
         if complete and not sealed:
-            out.line(f"Generation {identity.generation} of cell {identity.cell} is not sealed: nothing to finish.")
+            out.line(
+                say(
+                    "Generation {generation} of cell {cell} is not sealed: nothing to finish.",
+                    generation=identity.generation,
+                    cell=identity.cell,
+                )
+            )
             return OK
         if (await hear_marks(js, log, USERS)).agrees:
-            out.line("The log lost commits that were read: nothing is built on it. See `muster log recover`.")
+            out.line(say("The log lost commits that were read: nothing is built on it. See `muster log recover`."))
             return FAILED
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
         by = short(os.environ.get("USER") or "unknown")
         begun = await own_genesis(js, identity.cell, identity.generation, identity.first)
         if wire != WIRE and begun is not None and begun.wire == wire and not from_cluster and not sealed:
             out.line(
-                f"Generation {identity.generation} of cell {identity.cell} has wire {wire} already: nothing to do."
+                say(
+                    "Generation {generation} of cell {cell} has wire {wire} already: nothing to do.",
+                    generation=identity.generation,
+                    cell=identity.cell,
+                    wire=wire,
+                )
             )
             return OK
         if from_cluster or wire != WIRE:
             made = await _from_cluster(js, identity, wire, by, short(reason))
             out.line(
-                f"Generation {identity.generation} of cell {identity.cell} is sealed; generation {made.generation} "
-                f"(log {made.log_id}) has wire {wire} and begins from the cluster: running jobs are adopted, and "
-                "waiting jobs keep their order."
+                say(
+                    "Generation {generation} of cell {cell} is sealed; generation {next} (log {log_id}) has "
+                    "wire {wire} and begins from the cluster: running jobs are adopted, and waiting jobs "
+                    "keep their order.",
+                    generation=identity.generation,
+                    cell=identity.cell,
+                    next=made.generation,
+                    log_id=made.log_id,
+                    wire=wire,
+                )
             )
             return OK
         done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))
-    before = "was sealed already; " if sealed else ""
+    before = say("was sealed already; ") if sealed else ""
     out.line(
-        f"Generation {done.before.generation} of cell {identity.cell} {before}ended at sequence {done.end}; "
-        f"generation {done.after.generation} (log {done.after.log_id}) goes on at {done.after.first}."
+        say(
+            "Generation {generation} of cell {cell} {before}ended at sequence {end}; generation "
+            "{next} (log {log_id}) goes on at {first}.",
+            generation=done.before.generation,
+            cell=identity.cell,
+            before=before,
+            end=done.end,
+            next=done.after.generation,
+            log_id=done.after.log_id,
+            first=done.after.first,
+        )
     )
-    out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} differ.")
+    out.line(
+        say(
+            "{snapshots} of the stages compared with the log, {unlike} differ.",
+            snapshots=counted(done.compared, "snapshot"),
+            unlike=len(done.unlike),
+        )
+    )
     for seat in done.unlike:
-        out.line(f"  {seat} differs from the log: the next generation begins with the state of the log.")
+        out.line(say("  {seat} differs from the log: the next generation begins with the state of the log.", seat=seat))
     return VIOLATED if done.unlike else OK
 
 
@@ -97,8 +131,15 @@ async def _from_cluster(js: JetStream, identity: LogIdentity, wire: int, by: str
     build folds. Raises CliError for a wire that this build does not know.
     """
     if wire not in FOLDS or wire > WIRE:
-        known = ", ".join(str(number) for number in sorted(FOLDS))
-        raise CliError(f"this build knows the wires {known}: --wire {wire} is none of these", USAGE)
+        known = listed(str(number) for number in sorted(FOLDS))
+        raise CliError(
+            say("this build knows the wires {known}: --wire {wire} is none of these", known=known, wire=wire), USAGE
+        )
     return await give_up(
-        js, identity, SystemClock().now(), by=by, reason=reason or f"from the cluster, for wire {wire}", wire=wire
+        js,
+        identity,
+        SystemClock().now(),
+        by=by,
+        reason=reason or say("from the cluster, for wire {wire}", wire=wire),
+        wire=wire,
     )

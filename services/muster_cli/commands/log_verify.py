@@ -10,6 +10,7 @@ from rich.text import Text
 
 from muster.core.stage import StageState
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
+from muster.model.language import say
 from muster.model.text import counted, moment
 from muster.ports import LogGapError
 from muster.runtime.logkeeping.snapshotting import decode_state
@@ -47,11 +48,15 @@ async def log_verify(
                 integrity.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
             identity = reading.log.identity
             if integrity.log_id and (integrity.log_id, integrity.generation) != (identity.log_id, identity.generation):
-                integrity.problems.append(f"the cell names log {identity.log_id}, and this is {integrity.log_id}")
+                integrity.problems.append(
+                    say("the cell names log {named}, and this is {this}", named=identity.log_id, this=integrity.log_id)
+                )
     if not integrity.commits and not integrity.problems:
-        raise CliError(f"{log or 'the log'} holds no commit; was the export cut off?")
+        raise CliError(say("{log} holds no commit; was the export cut off?", log=log or say("the log")))
     if integrity.voids:
-        out.line(f"{counted(integrity.voids, 'void commit')}: `muster log voids` lists them")
+        out.line(
+            say("{void_commits}: `muster log voids` lists them", void_commits=counted(integrity.voids, "void commit"))
+        )
     out.lines(verdict(integrity))
     return VIOLATED if integrity.problems else OK
 
@@ -66,15 +71,19 @@ def verdict(integrity: Integrity) -> list[Text]:
     """What was found, the verdict last."""
     lines = [styled((f"  {problem}", BAD)) for problem in integrity.problems[:PROBLEMS_SHOWN]]
     if len(integrity.problems) > PROBLEMS_SHOWN:
-        lines.append(Text(f"  and {len(integrity.problems) - PROBLEMS_SHOWN} more"))
-    whole = (
-        f"log {integrity.log_id or '(unknown)'}, generation {integrity.generation}: "
-        f"{counted(integrity.commits, 'commit')}, {counted(integrity.events, 'event')}, "
-        f"{moment(integrity.first_at)} to {moment(integrity.last_at)} UTC"
+        lines.append(Text("  " + say("and {number} more", number=len(integrity.problems) - PROBLEMS_SHOWN)))
+    whole = say(
+        "log {log_id}, generation {generation}: {commits}, {events}, {first_at} to {last_at} UTC",
+        log_id=integrity.log_id or "(unknown)",
+        generation=integrity.generation,
+        commits=counted(integrity.commits, "commit"),
+        events=counted(integrity.events, "event"),
+        first_at=moment(integrity.first_at),
+        last_at=moment(integrity.last_at),
     )
     lines.append(Text(whole))
     problems = len(integrity.problems)
     return [
         *lines,
-        styled((f"{counted(problems, 'problem')}", BAD) if problems else ("whole: nothing is missing", GOOD)),
+        styled((f"{counted(problems, 'problem')}", BAD) if problems else (say("whole: nothing is missing"), GOOD)),
     ]

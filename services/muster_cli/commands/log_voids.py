@@ -8,6 +8,7 @@ from rich.text import Text
 
 from muster.core.docket import parts
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.model.text import clean, counted, moment, shorten
 from muster.told.wording import problems
 from muster_cli.console import GOOD, Output, styled
@@ -25,8 +26,10 @@ async def log_voids(*, source: Source | None = None, output: Document = "text") 
         return
     for stored in voids:
         out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(_why(stored)), 200)}")
-    none = styled(("no commit is void", GOOD))
-    out.lines([Text(f"{counted(len(voids), 'commit')} void: no reader acts on them") if voids else none])
+    none = styled((say("no commit is void"), GOOD))
+    out.lines(
+        [Text(say("{commits} void: no reader acts on them", commits=counted(len(voids), "commit"))) if voids else none]
+    )
 
 
 def _why(stored: Stored) -> str:

@@ -15,6 +15,7 @@ from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.model.api import CONFIG_MAPS, ApiResource
+from muster.model.language import say
 from muster.ports import ApiTransport, LogGoneError
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.config import Config
@@ -74,18 +75,18 @@ async def login(
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(content)
-    out.line(f"The key of {user} and the CA are in {home}. In this shell:")
+    out.line(say("The key of {user} and the CA are in {home}. In this shell:", user=user, home=home))
     out.line(f"  export MUSTER_CONFIG={file}")
     try:
         place = LogPlace(msgspec.convert(settings, Config))
         async with connected(place) as js:
             for line in await whose(js, place.config.cell, uid):
                 out.line(line)
-            out.line(f"NATS answers at {address}: `muster queue tree` shows the queues")
+            out.line(say("NATS answers at {address}: `muster queue tree` shows the queues", address=address))
     except BusError as err:
         if address != LOCAL:
-            raise CliError(f"{err}; what was fetched stays in {home}") from err
-        out.line(f"NATS does not answer at {address} yet. In another shell:")
+            raise CliError(say("{err}; what was fetched stays in {home}", err=err, home=home)) from err
+        out.line(say("NATS does not answer at {address} yet. In another shell:", address=address))
         out.line(f"  kubectl -n {namespace} port-forward service/nats 4222")
 
 
@@ -93,22 +94,34 @@ async def whose(js: JetStream, cell: str, uid: str) -> list[str]:
     """Whose server answers: its certificate, the cell, and the cluster of the cell. ``uid``: of the cluster that gave
     the key, empty where the user may not read the uid. Raises CliError where the cell belongs to another cluster.
     """
-    lines = [f"  certificate SHA-256 {js.connection.fingerprint or '(no TLS)'}"]
+    lines = [say("  certificate SHA-256 {fingerprint}", fingerprint=js.connection.fingerprint or say("(no TLS)"))]
     try:
         identity = (await open_log(js, cell)).identity
     except LogGoneError:
-        return [*lines, f"  cell {cell}: no log yet"]
-    lines.append(f"  cell {cell}: log {identity.log_id}, generation {identity.generation}")
+        return [*lines, say("  cell {cell}: no log yet", cell=cell)]
+    lines.append(
+        say(
+            "  cell {cell}: log {log_id}, generation {generation}",
+            cell=cell,
+            log_id=identity.log_id,
+            generation=identity.generation,
+        )
+    )
     known = await recorded_cluster(js, identity)
     if known is None or not known.uid:
         return lines
     server = known.server or "simulated"
     if uid and known.uid != uid:
         raise CliError(
-            f"the NATS at this address belongs to cluster {server}, uid {known.uid}, and the key came from the cluster "
-            f"with uid {uid}: name the right --address, or the right --context"
+            say(
+                "the NATS at this address belongs to cluster {server}, uid {uid}, and the key came from "
+                "the cluster with uid {own}: name the right --address, or the right --context",
+                server=server,
+                uid=known.uid,
+                own=uid,
+            )
         )
-    return [*lines, f"  cluster {server}, uid {known.uid}"]
+    return [*lines, say("  cluster {server}, uid {uid}", server=server, uid=known.uid)]
 
 
 async def _authority(transport: ApiTransport, namespace: str) -> str:
@@ -125,7 +138,28 @@ async def _read(transport: ApiTransport, resource: ApiResource, namespace: str, 
     if answer.ok and key in (document.get("data") or {}):
         return str(document["data"][key])
     if answer.status == 403:
-        way = f"Role {namespace}/muster-reader gives the key of user cli; others are for administrators"
-        raise CliError(f"{resource.kind} {namespace}/{name} cannot be read: {document.get('message', '')}; {way}")
-    why = f"it has no {key}" if answer.ok else "there is none"
-    raise CliError(f"{resource.kind} {namespace}/{name}: {why}; `muster nats keys` makes the keys", NOT_FOUND)
+        way = say(
+            "Role {namespace}/muster-reader gives the key of user cli; others are for administrators",
+            namespace=namespace,
+        )
+        raise CliError(
+            say(
+                "{kind} {namespace}/{name} cannot be read: {message}; {way}",
+                kind=resource.kind,
+                namespace=namespace,
+                name=name,
+                message=document.get("message", ""),
+                way=way,
+            )
+        )
+    why = say("it has no {key}", key=key) if answer.ok else say("there is none")
+    raise CliError(
+        say(
+            "{kind} {namespace}/{name}: {why}; `muster nats keys` makes the keys",
+            kind=resource.kind,
+            namespace=namespace,
+            name=name,
+            why=why,
+        ),
+        NOT_FOUND,
+    )

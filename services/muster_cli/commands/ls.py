@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from muster.model.language import say
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row, row_of
 from muster.told.codes.values import Phase, Promise
@@ -68,14 +68,14 @@ async def ls(
     """List the jobs."""
     out, ago, recorded = Output(), span_of(since), source is not None and (source.log or source.data)
     if mine and owner:
-        raise CliError("--mine and --owner both say whose jobs; give one of them", USAGE)
+        raise CliError(say("--mine and --owner both say whose jobs; give one of them"), USAGE)
     asked = JobFilter(_states(state or []), queue.strip("/"), namespace, kind, owners=(owner,) if owner else ())
     async with gateway_of(through, source, at) as gateway:
         if mine:
             asked = replace(asked, owners=await _mine(gateway, source, recorded=bool(recorded)))
         if watch:
             if at or recorded or gateway is not None:
-                raise CliError("--watch follows a running log; leave out --at, --log, --data and --gateway", USAGE)
+                raise CliError(say("--watch follows a running log; leave out --at, --log, --data and --gateway"), USAGE)
             await _watch(source, out, asked, ago, output)
             return
         if gateway is not None:
@@ -143,7 +143,7 @@ def _print(out: Output, rows: Sequence[JobRow], now: int, output: ListForm, *, h
 async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int, output: ListForm) -> None:
     """The list, and each listed job again after a change of state, status or cause; one JSON object a line."""
     if output == "yaml":
-        raise CliError("--watch prints lines: take -o json instead of yaml", USAGE)
+        raise CliError(say("--watch prints lines: take -o json instead of yaml"), USAGE)
     gc.enable()
     place, touched = locate(source.bus if source is not None else None), Touched()
     tell_which(out, place)
@@ -201,11 +201,15 @@ def _states(given: list[str]) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word for text in given for word in text.split(",") if word))
     for word in words:
         if word not in STATES:
-            raise CliError(f"--state {word} is no state; there are {', '.join(STATES)}", USAGE)
+            raise CliError(
+                say("--state {word} is no state; there are {states}", word=word, states=listed(STATES)), USAGE
+            )
     return words
 
 
 def _known(paths: Iterable[str], queue: str) -> None:
     """Raises CliError for a queue that no tree in force has."""
     if queue and not any(path == queue or path.endswith(f"/{queue}") for path in paths):
-        raise CliError(f"there is no queue {queue}; `muster queue tree` shows those there are", NOT_FOUND)
+        raise CliError(
+            say("there is no queue {queue}; `muster queue tree` shows those there are", queue=queue), NOT_FOUND
+        )

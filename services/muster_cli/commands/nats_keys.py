@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from muster.events.subjects import DEFAULT_CELL
+from muster.model.language import say
 
 
 async def nats_keys(
@@ -46,11 +47,13 @@ async def nats_keys(
     out = Output()
     present = folder / "server" / "keys.conf" if folder is not None else keys
     if keys is not None and not keys.exists():
-        raise CliError(f"cannot read the keys of the servers: there is no file {keys}", NOT_FOUND)
+        raise CliError(say("cannot read the keys of the servers: there is no file {keys}", keys=keys), NOT_FOUND)
     if (rotate or retire) and (present is None or not present.exists()):
         raise CliError(
-            "--rotate and --retire change keys that the servers have: name their keys.conf with --keys, or the folder "
-            "that has it with --folder",
+            say(
+                "--rotate and --retire change keys that the servers have: name their keys.conf with "
+                "--keys, or the folder that has it with --folder"
+            ),
             USAGE,
         )
     users = [*(user.name for user in muster_users(DEFAULT_CELL)), *reader, "system"]
@@ -68,9 +71,9 @@ async def nats_keys(
         return
     _write(folder, ring.seeds, ring.conf(), render(DEFAULT_CELL, dict.fromkeys(reader, "")))
     if ring.seeds:
-        out.line(f"Keys for {len(ring.seeds)} users of NATS are in {folder}")
+        out.line(say("Keys for {seeds} users of NATS are in {folder}", seeds=len(ring.seeds), folder=folder))
     else:
-        out.line(f"The keys in {folder} stay as they are")
+        out.line(say("The keys in {folder} stay as they are", folder=folder))
 
 
 def _keys_in(path: Path) -> str:
@@ -81,9 +84,14 @@ def _keys_in(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {path}: {err}") from err
+        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
     if not has_keys(text):
-        raise CliError(f"{path} has no public key of a user of NATS, as MUSTER_NKEY_WATCHER: U...; it is no keys.conf")
+        raise CliError(
+            say(
+                "{path} has no public key of a user of NATS, as MUSTER_NKEY_WATCHER: U...; it is no keys.conf",
+                path=path,
+            )
+        )
     return text
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.options import Bus, ClusterOption, Reason
-from muster_cli.pausing import What, pausing, switchboard
+from muster_cli.pausing import WORDS, What, pausing, switchboard
 
 
 async def pause(
@@ -25,6 +26,14 @@ async def pause(
     """Pause evictions or admissions."""
     out = Output()
     async with switchboard(queue, out, bus, cluster) as (board, _):
-        code = await board.turn(out, pausing(what, board.by, reason), f"{board.by} pauses {what}")
-    out.line(f"Until `muster resume {what}{f' --queue {queue}' if queue else ''}`; running jobs run on")
+        code = await board.turn(
+            out, pausing(what, board.by, reason), say("{by} pauses {what}", by=board.by, what=say(WORDS[what]))
+        )
+    out.line(
+        say(
+            "Until `muster resume {what}{where}`; running jobs run on",
+            what=what,
+            where=f" --queue {queue}" if queue else "",
+        )
+    )
     return code

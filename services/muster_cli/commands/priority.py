@@ -27,7 +27,15 @@ async def priority(
 ) -> int:
     """Give a job another priority."""
     if not -HIGHEST - 1 <= number <= HIGHEST:
-        raise CliError(f"{number} is no priority: take a number from {-HIGHEST - 1} to {HIGHEST}", USAGE)
+        raise CliError(
+            say(
+                "{number} is no priority: take a number from {lowest} to {highest}",
+                number=number,
+                lowest=-HIGHEST - 1,
+                highest=HIGHEST,
+            ),
+            USAGE,
+        )
     out = Output()
     async with lever(job, out, bus, cluster) as handle:
         return await handle.pull(out, {PRIORITY: str(number)}, reason, say("has priority {number}", number=number))

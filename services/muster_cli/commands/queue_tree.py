@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.model.language import listed, say
 from muster.serving.board import Board, BoardNode, board_of, record
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
@@ -51,6 +52,6 @@ def chosen(board: Board, under: str) -> list[BoardNode]:
     path = under.rstrip("/")
     nodes = [node for node in board.nodes if not path or node.path == path or node.path.startswith(f"{path}/")]
     if path and not nodes:
-        known = ", ".join(node.path for node in board.nodes[:20]) or "none, because no tree is in force"
-        raise CliError(f"there is no quota {path}; there are {known}", NOT_FOUND)
+        known = listed(node.path for node in board.nodes[:20]) or say("none, because no tree is in force")
+        raise CliError(say("there is no quota {path}; there are {known}", path=path, known=known), NOT_FOUND)
     return nodes

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec import to_builtins
 
+from muster.model.language import say
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.folding import present_view
@@ -30,7 +31,14 @@ async def quota_diff(
     """Compare a quota tree, or KAI queues, with those in force."""
     trees = read_trees(file)
     if len(trees) != 1:
-        raise CliError(f"{file} holds {len(trees)} quota trees; name a file with one, or with KAI queues alone", USAGE)
+        raise CliError(
+            say(
+                "{file} holds {trees} quota trees; name a file with one, or with KAI queues alone",
+                file=file,
+                trees=len(trees),
+            ),
+            USAGE,
+        )
     out, tree, queues = Output(), trees[0].tree, trees[0].queues
     if not queues and (trees[0].broken or tree is None):
         for line in lint_lines(trees[0]):

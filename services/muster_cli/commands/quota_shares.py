@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from muster.model.language import listed, say
 from muster_cli.brokenrules import BrokenRule
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, CliError
@@ -56,9 +57,9 @@ def quota_shares(
     if output == "table":
         out.lines(share_lines(shared))
         for name, reason in sorted(shared.disabled.items()):
-            out.note(f"queue {name} is disabled: {reason}")
+            out.note(say("queue {name} is disabled: {reason}", name=name, reason=reason))
         for warning in shared.warnings:
-            out.note(f"warning: {warning.path}: {warning.detail}")
+            out.note(say("warning: {path}: {detail}", path=warning.path, detail=warning.detail))
     else:
         out.data(record(shared), output)
     return OK
@@ -74,9 +75,12 @@ def _shared(text: str, origin: str, total: str, request: tuple[str, ...]) -> Sha
         manifests, trees = manifests_of(text, origin)
         if trees:
             if total or request:
-                raise CliError("--total and --request are for Queues; a tree's root says what there is", USAGE)
+                raise CliError(say("--total and --request are for Queues; a tree's root says what there is"), USAGE)
             if len(trees) > 1:
-                raise CliError(f"{origin} holds {len(trees)} ElasticQuotaTrees; put one into it", USAGE)
+                raise CliError(
+                    say("{origin} holds {trees} ElasticQuotaTrees; put one into it", origin=origin, trees=len(trees)),
+                    USAGE,
+                )
             return of_tree(trees[0])
         given = read_queues(manifests)
         given.total = parse_amounts(total, "--total") if total else {}
@@ -92,5 +96,14 @@ def _take_requests(given: Given, request: tuple[str, ...], origin: str) -> None:
     for text in request:
         name, amounts = pair("--request", text, "team-a=gpu=5")
         if name not in names:
-            raise CliError(f"--request {text}: {origin} has no queue {name}; it has {', '.join(sorted(names))}", USAGE)
+            raise CliError(
+                say(
+                    "--request {words}: {origin} has no queue {name}; it has {names}",
+                    words=text,
+                    origin=origin,
+                    name=name,
+                    names=listed(sorted(names)),
+                ),
+                USAGE,
+            )
         given.requests[name] = parse_amounts(amounts, f"--request {name}")

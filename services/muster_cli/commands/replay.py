@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.sorterstate import SorterState
 from muster.events.system import Genesis
+from muster.model.language import listed, say
 from muster.runtime.replaying.replay import Replayer
 from muster.runtime.replaying.states import plain
 from muster_cli.console import Output
@@ -86,4 +87,7 @@ def _states(replayer: Replayer, stage: str) -> list[Any]:
 def known_stage(stage: str) -> None:
     """Raises CliError for a stage there is not."""
     if stage and stage not in DECIDERS:
-        raise CliError(f"there is no deciding stage {stage}; there are {', '.join(DECIDERS)}", USAGE)
+        raise CliError(
+            say("there is no deciding stage {stage}; there are {deciders}", stage=stage, deciders=listed(DECIDERS)),
+            USAGE,
+        )

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.model.language import say, upper
 from muster_cli.console import Output
 from muster_cli.options import Bus, ClusterOption
-from muster_cli.pausing import What, reclaim_is_off, resuming, switchboard
+from muster_cli.pausing import WORDS, What, reclaim_is_off, resuming, switchboard
 
 
 async def resume(
@@ -27,14 +28,26 @@ async def resume(
     async with switchboard(queue, out, bus, cluster) as (board, reading):
         enable = what == "evictions" and not queue and await reclaim_is_off(reading)
         code = await board.turn(
-            out, resuming(what, by=board.by, reason=reason, enable=enable), f"{board.by} resumes {what}"
+            out,
+            resuming(what, by=board.by, reason=reason, enable=enable),
+            say("{by} resumes {what}", by=board.by, what=say(WORDS[what])),
         )
         if enable:
             out.line(
-                "Reclaim is enabled; it was off because jobs that Muster had not admitted were running at first sight"
+                say(
+                    "Reclaim is enabled; it was off because jobs that Muster had not admitted were running "
+                    "at first sight"
+                )
             )
         for path in [target.path for target in board.targets]:
             rest = set(board.present.state.queues.resting(path))
             if what in rest:
-                out.line(f"{what.capitalize()} stay paused in {path} by the tree: `muster resume {what}` for all")
+                out.line(
+                    say(
+                        "{subject} stay paused in {path} by the tree: `muster resume {what}` for all",
+                        subject=upper(say(WORDS[what])),
+                        path=path,
+                        what=what,
+                    )
+                )
     return code

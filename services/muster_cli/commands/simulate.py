@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from muster.core.quota.trees.rules import KNOWN
+from muster.model.language import listed, say
 from muster.tracesim import transforms
 from muster.tracesim.days import CHECKPOINT_MS, FAMILIES, OPTIONS, Day, draw
 from muster.tracesim.days import parse as parse_day
@@ -99,14 +100,17 @@ def simulate(
 ) -> None:
     """Run a job trace in virtual time."""
     if policy not in (*ALL, EVERY):
-        raise CliError(f"there is no policy {policy!r}; there are {', '.join((*ALL, EVERY))}", USAGE)
+        raise CliError(
+            say("there is no policy {policy!r}; there are {policies}", policy=policy, policies=listed((*ALL, EVERY))),
+            USAGE,
+        )
     _within("seconds", 0, 10_000_000, until=until, checkpoint_s=checkpoint_s)
     _within("seconds", 0, 10_000_000, stopping_s=stopping_s, restart_s=restart_s)
-    _within("a part", 0, 1, checkpointing=checkpointing)
-    _within("a factor", 0.01, 100, arrivals=arrivals, sizes=sizes)
+    _within(say("a part"), 0, 1, checkpointing=checkpointing)
+    _within(say("a factor"), 0.01, 100, arrivals=arrivals, sizes=sizes)
     for path in (cluster, jobs, faults):
         if path is not None and not path.is_file():
-            raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND)
+            raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND)
     drawn = _drawn(day, cluster, jobs)
     trace = drawn.trace if drawn is not None else _read(cluster, jobs)
     if merge_queues:
@@ -132,20 +136,40 @@ def simulate(
     shown = Output()
     if drawn is not None:
         shown.note(
-            f"wrote the day to {out}: {', '.join(write_day(out, drawn))}; change it, and pass it to --cluster ..."
+            say(
+                "wrote the day to {out}: {files}; change it, and pass it to --cluster ...",
+                out=out,
+                files=listed(write_day(out, drawn)),
+            )
         )
     never = too_large_text(trace)
     if never:
         shown.note(never)
     if swept:
         if policy != MUSTER:
-            raise CliError(f"--rule with several values runs policy {MUSTER} alone, and --policy says {policy}", USAGE)
+            raise CliError(
+                say(
+                    "--rule with several values runs policy {muster} alone, and --policy says {policy}",
+                    muster=MUSTER,
+                    policy=policy,
+                ),
+                USAGE,
+            )
         _sweep(trace, swept, options, out, shown)
         return
     if policy != EVERY:
         result = _run(trace, policy, options, out, None)
         shown.lines(figures(result))
-        shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} to {out}")
+        shown.note(
+            say(
+                "wrote {events}, {jobs}, {summary}, {report} to {out}",
+                events=EVENTS,
+                jobs=JOBS,
+                summary=SUMMARY,
+                report=REPORT,
+                out=out,
+            )
+        )
         return
     alone = delays_alone(trace)
     results = []
@@ -155,7 +179,16 @@ def simulate(
         results.append(_run(trace, name, options, folder, alone))
     write_report(out / REPORT, results)
     shown.lines(comparison(results))
-    shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every policy to {out}, and {REPORT} of all")
+    shown.note(
+        say(
+            "wrote {events}, {jobs}, {summary}, {report} of every policy to {out}, and {report} of all",
+            events=EVENTS,
+            jobs=JOBS,
+            summary=SUMMARY,
+            report=REPORT,
+            out=out,
+        )
+    )
 
 
 def _drawn(day: str | None, cluster: Path | None, jobs: Path | None) -> Day | None:
@@ -163,17 +196,17 @@ def _drawn(day: str | None, cluster: Path | None, jobs: Path | None) -> Day | No
     if day is None:
         return None
     if cluster is not None or jobs is not None:
-        raise CliError("--day draws nodes, queues and jobs; leave out --cluster and --jobs, or --day", USAGE)
+        raise CliError(say("--day draws nodes, queues and jobs; leave out --cluster and --jobs, or --day"), USAGE)
     try:
         return draw(parse_day(day))
     except TraceError as err:
-        raise CliError(f"--day {day}: {err}", USAGE) from err
+        raise CliError(say("--day {day}: {err}", day=day, err=err), USAGE) from err
 
 
 def _read(cluster: Path | None, jobs: Path | None) -> Trace:
     if cluster is None or jobs is None:
-        missing = " and ".join(name for name, path in (("--cluster", cluster), ("--jobs", jobs)) if path is None)
-        told = f"there is no {missing}: name your files, or draw a day, such as --day helios:7"
+        missing = say(" and ").join(name for name, path in (("--cluster", cluster), ("--jobs", jobs)) if path is None)
+        told = say("there is no {missing}: name your files, or draw a day, such as --day helios:7", missing=missing)
         raise CliError(told, USAGE)
     return read_trace(cluster, jobs)
 
@@ -197,7 +230,17 @@ def _within(quantity: str, low: float, high: float, **options: float | None) -> 
     for name, value in options.items():
         if value is not None and not low <= value <= high:
             told = f"--{name.replace('_', '-')}"
-            raise CliError(f"{told} must be {quantity} from {low:g} to {high:g}, and is {value:g}", USAGE)
+            raise CliError(
+                say(
+                    "{option} must be {quantity} from {low:g} to {high:g}, and is {given:g}",
+                    option=told,
+                    quantity=quantity,
+                    low=low,
+                    high=high,
+                    given=value,
+                ),
+                USAGE,
+            )
 
 
 def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]] | None]:
@@ -206,11 +249,16 @@ def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]]
     for text in given:
         name, _, values = text.partition("=")
         if name not in KNOWN or not values:
-            known = ", ".join(sorted(KNOWN))
-            raise CliError(f"--rule {text!r} is not RULE=VALUE with one of the rules {known}", USAGE)
+            known = listed(sorted(KNOWN))
+            raise CliError(
+                say("--rule {words!r} is not RULE=VALUE with one of the rules {known}", words=text, known=known), USAGE
+            )
         several = values.split(",")
         if len(several) > 1 and swept is not None:
-            raise CliError(f"--rule: both {swept[0]} and {name} have several values; give them to one", USAGE)
+            raise CliError(
+                say("--rule: both {swept} and {name} have several values; give them to one", swept=swept[0], name=name),
+                USAGE,
+            )
         if len(several) > 1:
             swept = name, several
         else:
@@ -228,7 +276,16 @@ def _sweep(trace: Trace, swept: tuple[str, list[str]], options: Options, out: Pa
         cluster = replace(trace.cluster, rules={**trace.cluster.rules, name: value})
         results.append((f"{name}={value}", _run(Trace(cluster, trace.jobs), MUSTER, options, folder, {})))
     shown.lines(curve(results))
-    shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every run to {out}")
+    shown.note(
+        say(
+            "wrote {events}, {jobs}, {summary}, {report} of every run to {out}",
+            events=EVENTS,
+            jobs=JOBS,
+            summary=SUMMARY,
+            report=REPORT,
+            out=out,
+        )
+    )
 
 
 def _run(trace: Trace, policy: str, options: Options, out: Path, alone: dict[str, float] | None) -> Result:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.model.language import listed, say
 from muster.told.views.queuestory import QueueStory, QueueTale
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -40,7 +41,7 @@ async def story(
         if gateway is None:
             tale = await _read(begin, end, wanted, source, out)
         elif begin is not None:
-            raise CliError("--from reads the log, and a gateway tells what is kept: leave it out", USAGE)
+            raise CliError(say("--from reads the log, and a gateway tells what is kept: leave it out"), USAGE)
         else:
             from muster_cli.gatewayquestions import tale_of
 
@@ -64,10 +65,21 @@ async def _read(
     matches = told.matches()
     if not matches:
         raise CliError(
-            f"no quota tree in this log has a queue {wanted}; `muster queue tree` shows those there are", NOT_FOUND
+            say(
+                "no quota tree in this log has a queue {wanted}; `muster queue tree` shows those there are",
+                wanted=wanted,
+            ),
+            NOT_FOUND,
         )
     if len(matches) > 1:
-        raise CliError(f"{wanted} is not unique: there are {', '.join(matches[:10])}; give more of its path", USAGE)
+        raise CliError(
+            say(
+                "{wanted} is not unique: there are {matches}; give more of its path",
+                wanted=wanted,
+                matches=listed(matches[:10]),
+            ),
+            USAGE,
+        )
     return told.of(matches[0], present=present)
 
 

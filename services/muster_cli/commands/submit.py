@@ -33,16 +33,20 @@ async def submit(
 ) -> int:
     """Create the objects of a file."""
     if not 1 <= times <= MAX_TIMES:
-        raise CliError(f"--times is {times}; take a number from 1 to {MAX_TIMES}", USAGE)
+        raise CliError(
+            say("--times is {times}; take a number from 1 to {max_times}", times=times, max_times=MAX_TIMES), USAGE
+        )
     manifests = read_manifests(*_read(file))
     if times > 1 and any(manifest.name for manifest in manifests):
         named = next(str(manifest) for manifest in manifests if manifest.name)
-        raise CliError(f"{named} has a name and can be created only once; use generateName with --times", USAGE)
+        raise CliError(
+            say("{named} has a name and can be created only once; use generateName with --times", named=named), USAGE
+        )
     out = Output()
     async with api_of(cluster, simulated_only=True) as api:
         if api is None:
             raise CliError(
-                "no demo is running to submit to: start one with `muster up`, or name a cluster with --context",
+                say("no demo is running to submit to: start one with `muster up`, or name a cluster with --context"),
                 NOT_FOUND,
             )
         kinds = Kinds(api.transport)
@@ -59,9 +63,9 @@ def _read(file: str) -> tuple[str, str]:
     try:
         return Path(file).read_text(encoding="utf-8"), file
     except FileNotFoundError:
-        raise CliError(f"cannot read {file}: there is no such file", NOT_FOUND) from None
+        raise CliError(say("cannot read {file}: there is no such file", file=file), NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
-        raise CliError(f"cannot read {file}: {err}") from err
+        raise CliError(say("cannot read {file}: {err}", file=file, err=err)) from err
 
 
 async def _create(transport: ApiTransport, kinds: Kinds, manifest: Manifest, out: Output) -> int:
@@ -94,7 +98,15 @@ class Kinds:
         if key not in self._known:
             await self._ask(manifest.api_version)
         if key not in self._known:
-            raise CliError(f"{manifest} cannot be created: the server has no kind {key[1]} in {key[0]}", NOT_FOUND)
+            raise CliError(
+                say(
+                    "{manifest} cannot be created: the server has no kind {kind} in {group}",
+                    manifest=manifest,
+                    kind=key[1],
+                    group=key[0],
+                ),
+                NOT_FOUND,
+            )
         return self._known[key]
 
     async def _ask(self, api_version: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.model.keys import Ref
+from muster.model.language import listed, say
 from muster.model.text import counted
 from muster_cli import instances
 from muster_cli.api import Api, api_of
@@ -30,28 +31,35 @@ async def uninstall(
     out = Output()
     async with api_of(cluster) as api:
         if api is None:
-            raise CliError(NO_CLUSTER, NOT_FOUND)
+            raise CliError(say(NO_CLUSTER), NOT_FOUND)
         left, running = await leftovers(api.transport), await _still_running(api)
-        out.line(f"On {api.name}:")
+        out.line(say("On {name}:", name=api.name))
         _list(
             out,
-            f"{counted(len(left.waiting), 'job')} waiting, staying suspended until they are resumed by hand",
+            say(
+                "{jobs} waiting, staying suspended until they are resumed by hand",
+                jobs=counted(len(left.waiting), "job"),
+            ),
             left.waiting,
         )
-        _list(out, f"{counted(len(left.running), 'job')} admitted by Muster, running on", left.running)
+        _list(out, say("{jobs} admitted by Muster, running on", jobs=counted(len(left.running), "job")), left.running)
         kinds = Counter(ref.kind for _, ref in left.ours)
         units, queues, groups = (counted(kinds[kind], kind) for kind in ("QueueUnit", "Queue", "PodGroup"))
-        made = f"{units}, {queues} and {groups}"
+        made = say("{units}, {queues} and {groups}", units=units, queues=queues, groups=groups)
         if not yes:
-            out.line(f"Would remove {made} and nothing else; --yes does it")
+            out.line(say("Would remove {made} and nothing else; --yes does it", made=made))
             if running:
-                out.line(f"First stop what would make them again: {running}")
+                out.line(say("First stop what would make them again: {running}", running=running))
             return
         if running:
-            raise CliError(f"Muster still runs here and would make everything again; first stop {running}")
+            raise CliError(
+                say("Muster still runs here and would make everything again; first stop {running}", running=running)
+            )
         removed = [await remove(api.transport, resource, ref) for resource, ref in left.ours]
-        out.line(f"Removed {made}" + ("" if all(removed) else f"; {removed.count(False)} were gone already"))
-        out.line("Quota trees, definitions, roles, policies and annotations on jobs stay; so does the log in NATS")
+        out.line(
+            f"Removed {made}" + ("" if all(removed) else say("; {gone} were gone already", gone=removed.count(False)))
+        )
+        out.line(say("Quota trees, definitions, roles, policies and annotations on jobs stay; so does the log in NATS"))
 
 
 def _list(out: Output, title: str, refs: list[Ref]) -> None:
@@ -59,14 +67,16 @@ def _list(out: Output, title: str, refs: list[Ref]) -> None:
     for ref in sorted(refs, key=lambda ref: (ref.key, ref.kind))[:LISTED]:
         out.line(f"  {ref.kind} {ref.key}")
     if len(refs) > LISTED:
-        out.line(f"  and {len(refs) - LISTED} more")
+        out.line("  " + say("and {number} more", number=len(refs) - LISTED))
 
 
 async def _still_running(api: Api) -> str:
     """What of Muster runs on this cluster; empty when nothing does."""
     deployed = [f"deployment {name}" for name in await own_deployments(api.transport)]
     local = [instance for instance in instances.running() if instance.acting and _is_of(instance, api)]
-    return ", ".join([*deployed, *(f"`muster up` with pid {instance.pid} (`muster down`)" for instance in local)])
+    return listed(
+        [*deployed, *(say("`muster up` with pid {pid} (`muster down`)", pid=instance.pid) for instance in local)]
+    )
 
 
 def _is_of(instance: instances.Instance, api: Api) -> bool:

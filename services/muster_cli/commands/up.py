@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from muster.model.language import marked, say
 from muster_cli.exits import USAGE, CliError
 
-REAL = Group("On a real cluster", sort_key=80)
+REAL = Group(marked("On a real cluster"), sort_key=80)
 MAX_SPEED = 1000.0
 
 
@@ -52,18 +53,21 @@ async def up(
     """Run a whole Muster."""
     if act and not (context or kubeconfig):
         raise CliError(
-            "--act is for a real cluster: name it with --context (the simulated one is acted on anyway)", USAGE
+            say("--act is for a real cluster: name it with --context (the simulated one is acted on anyway)"), USAGE
         )
     if not 0.01 <= speed <= MAX_SPEED:
-        raise CliError(f"--speed is {speed:g}; take a number from 0.01 to {MAX_SPEED:g}", USAGE)
+        raise CliError(
+            say("--speed is {speed:g}; take a number from 0.01 to {max_speed:g}", speed=speed, max_speed=MAX_SPEED),
+            USAGE,
+        )
     if (context or kubeconfig) and speed != 1:
-        raise CliError("--speed is for the simulated cluster: a real one has its own time", USAGE)
+        raise CliError(say("--speed is for the simulated cluster: a real one has its own time"), USAGE)
     if (context or kubeconfig) and story != "teams":
-        raise CliError("--story is for the simulated cluster: a real one has its own jobs", USAGE)
+        raise CliError(say("--story is for the simulated cluster: a real one has its own jobs"), USAGE)
     if duration is not None and duration <= 0:
-        raise CliError(f"--duration is {duration:g}; take a number of seconds over 0", USAGE)
+        raise CliError(say("--duration is {duration:g}; take a number of seconds over 0", duration=duration), USAGE)
     if port is not None and not 1 <= port <= 65535:
-        raise CliError(f"--port is {port}; take one from 1 to 65535", USAGE)
+        raise CliError(say("--port is {port}; take one from 1 to 65535", port=port), USAGE)
     # The next imports take a second; `muster up --help` need not wait.
     from muster_cli.console import Output
     from muster_cli.local.session import Session, UpOptions

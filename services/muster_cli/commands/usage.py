@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from muster.core.stage import Folder
+from muster.model.language import say
 from muster.runtime.clock import SystemClock
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.usage import Adding, By, KeptSums, next_month
@@ -50,17 +51,17 @@ async def usage(
     """Add up what was used, lost and waited for."""
     out = Output()
     if month and (from_ or until):
-        raise CliError("--month says from when to when already; leave out --from and --until", USAGE)
+        raise CliError(say("--month says from when to when already; leave out --from and --until"), USAGE)
     recorded = source is not None and source.log is not None
     if not month and not from_ and not until and not recorded:
         month = datetime.fromtimestamp(SystemClock().now() / 1000, UTC).strftime("%Y-%m")
     begin, end = month_of(month) if month else window(from_, until)
     kept = None
     if month and begin is not None:
-        async with source_of(source, out, "Adding up", based=True) as feed:
+        async with source_of(source, out, say("Adding up"), based=True) as feed:
             kept = await _kept(feed, begin)
     if kept is None:  # The commits are read once.
-        async with source_of(source, out, "Adding up", based=True) as feed:
+        async with source_of(source, out, say("Adding up"), based=True) as feed:
             kept = await _added(feed, begin, end)
     since, last, sums = kept
     table = UsageTable(by, since, last, resource, added_by(sums, by))
@@ -116,7 +117,7 @@ def month_of(text: str) -> tuple[Bookmark, Bookmark]:
     """The first moment of a month, UTC, and the last. Raises CliError."""
     match = _MONTH.fullmatch(text)
     if match is None or not 1 <= int(match[2]) <= 12:
-        raise CliError(f"--month {text} is no month: write 2026-03", USAGE)
+        raise CliError(say("--month {words} is no month: write 2026-03", words=text), USAGE)
     year, number = int(match[1]), int(match[2])
     first = datetime(year, number, 1, tzinfo=UTC)
     after = datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)

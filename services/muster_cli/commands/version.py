@@ -11,9 +11,10 @@ from cyclopts import Parameter
 
 import muster
 from muster.events.wire import WIRE
+from muster.model.language import marked, say
 from muster_cli.console import Output, columns
 
-NOT_FOUND = "not found (needed by `muster up` only)"
+ABSENT = marked("not found (needed by `muster up` only)")
 
 
 def version(
@@ -29,7 +30,7 @@ def version(
         "python": platform.python_version(),
         "nats-py": _installed("nats-py"),
         "kubernetes-asyncio": _installed("kubernetes-asyncio"),
-        "nats-server": nats_server_version() or NOT_FOUND,
+        "nats-server": nats_server_version() or say(ABSENT),
     }
     out = Output()
     if output == "text":
@@ -42,7 +43,7 @@ def _installed(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return say("not installed")
 
 
 def nats_server_version() -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from msgspec import Struct
 
+from muster.model.language import say
 from muster.told.codes.values import Over
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
@@ -45,7 +46,7 @@ async def wait(
 ) -> int:
     """Wait until jobs run or have ended."""
     if not jobs:
-        raise CliError("name the job to wait for; see `muster wait --help`", USAGE)
+        raise CliError(say("name the job to wait for; see `muster wait --help`"), USAGE)
     limit_s = span_of(timeout, "--timeout") / 1000 if timeout else None
     place, out = locate(bus), Output()
     tell_which(out, place)
@@ -61,7 +62,10 @@ async def wait(
                     if waiting.look(state):
                         return waiting.code
         late = [told(present.state, uid) for uid in uids if uid not in waiting.ended]
-        raise CliError(f"not {until} after {timeout}: {'; '.join(late)}", TIMED_OUT)
+        raise CliError(
+            say("not {until} after {timeout}: {late}", until=until, timeout=timeout, late=say("; ").join(late)),
+            TIMED_OUT,
+        )
 
 
 class AwaitedJobs:

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from rich.text import Text
 
 from muster.core.quota.trees.treesource import leaves
+from muster.model.language import listed, say
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.told.wording import problems
 from muster.tracesim.changes import (
@@ -36,6 +37,17 @@ from muster_cli.sources import Source, source_of
 from muster_cli.waitbar import counting
 
 MOST_NODES = 10_000
+
+CHANGES = (
+    "--tree",
+    "--rule",
+    "--policy",
+    "--priority",
+    "--placement",
+    "--ruleset",
+    "--add-nodes",
+    "--drop-node",
+)
 
 
 async def whatif(
@@ -102,8 +114,8 @@ async def whatif(
         and ruleset is None
         and not (rule or policy or priority or add_nodes or drop_node)
     ):
-        options = "--tree, --rule, --policy, --priority, --placement, --ruleset, --add-nodes or --drop-node"
-        raise CliError(f"nothing is changed: give {options}", USAGE)
+        options = listed(CHANGES)
+        raise CliError(say("nothing is changed: give one of {options}", options=options), USAGE)
     wanted = dict(_priority(text) for text in priority)
     rules = dict(pair("--rule", text, "reclaim=disabled") for text in rule)
     policies = dict(pair("--policy", text, "root/video=Block") for text in policy)
@@ -127,14 +139,22 @@ async def whatif(
         changed = placed(changed, placement)
     if more or drop_node:
         changed = equipped(changed, drop_node, more)
-    before, after = _run(past, "as it was"), _run(changed, "with the change")
+    before, after = _run(past, say("as it was")), _run(changed, say("with the change"))
     difference = contrast(before, after, past.keys)
     if output == "text":
         endless = sum(job.duration is None for job in past.trace.jobs)
         lines = contrast_lines(difference, len(past.trace.jobs), changed.left_out, endless)
         if begin is not None:
             lines.insert(
-                0, Text(f"From {begin} on: {past.running} ran then, {past.waiting} waited, the rest came later.")
+                0,
+                Text(
+                    say(
+                        "From {begin} on: {running} ran then, {waiting} waited, the rest came later.",
+                        begin=begin,
+                        running=past.running,
+                        waiting=past.waiting,
+                    )
+                ),
             )
         shown.lines(lines)
     else:
@@ -152,14 +172,14 @@ def _run(past: Past, which: str) -> Result:
 def _priority(text: str) -> tuple[str, int]:
     job, equals, number = text.rpartition("=")
     if not equals or "/" not in job or not number.lstrip("-").isdecimal():
-        raise CliError(f"--priority {text}: write NAMESPACE/NAME=N, e.g. video/job-7=100", USAGE)
+        raise CliError(say("--priority {words}: write NAMESPACE/NAME=N, e.g. video/job-7=100", words=text), USAGE)
     return job, int(number)
 
 
 def _added_nodes(text: str) -> list[Vector]:
     """``2xnvidia.com/gpu=8,cpu=96``: so many nodes with so much each."""
     count, times, amounts = text.partition("x")
-    wrong = f"--add-nodes {text}: write COUNTxRESOURCE=AMOUNT, e.g. 2xnvidia.com/gpu=8,cpu=96"
+    wrong = say("--add-nodes {words}: write COUNTxRESOURCE=AMOUNT, e.g. 2xnvidia.com/gpu=8,cpu=96", words=text)
     if not times or not count.isdecimal() or not 0 < int(count) <= MOST_NODES or "=" not in amounts:
         raise CliError(wrong, USAGE)
     node: Vector = {}
@@ -175,9 +195,12 @@ def _added_nodes(text: str) -> list[Vector]:
 def _under_tree(past: Past, path: Path) -> Past:
     trees = read_trees(path)
     if len(trees) != 1:
-        raise CliError(f"{path} holds {len(trees)} ElasticQuotaTrees; one is needed", USAGE)
+        raise CliError(say("{path} holds {trees} ElasticQuotaTrees; one is needed", path=path, trees=len(trees)), USAGE)
     read, broken = trees[0].tree, trees[0].broken
     if read is None or broken:
-        raise CliError(f"{path}: {broken[0]}" + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""), USAGE)
+        raise CliError(
+            f"{path}: {broken[0]}" + (say(" (and {number} more)", number=len(broken) - 1) if len(broken) > 1 else ""),
+            USAGE,
+        )
     namespaces = {namespace: leaf.path for leaf in leaves(read) for namespace in leaf.namespaces}
     return under(past, read, namespaces, trees[0].rules)

@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from muster.core.workloads.registry import KINDS
+from muster.model.language import listed, say
 from muster.told.readmodel.readstate import ReadState
 from muster.told.views.gangstory import PodNamed, gang_tale, gangs_named, pods_named
 from muster.told.views.measures import queue_share, queues_named
@@ -138,9 +139,14 @@ def chosen(story: Story, wanted: str) -> str:
     matches = story.matches()
     if matches.keys:
         return one_of(matches.keys, wanted)
-    hint = f"; did you mean {', '.join(matches.similar)}?" if matches.similar else ""
+    hint = say("; did you mean {similar}?", similar=listed(matches.similar)) if matches.similar else ""
     raise CliError(
-        f"no job {wanted} was ever seen in this log (up to sequence {story.state.seq}){hint}",
+        say(
+            "no job {wanted} was ever seen in this log (up to sequence {seq}){hint}",
+            wanted=wanted,
+            seq=story.state.seq,
+            hint=hint,
+        ),
         NOT_FOUND,
     )
 
@@ -148,5 +154,12 @@ def chosen(story: Story, wanted: str) -> str:
 def one_of(keys: list[str], wanted: str) -> str:
     """The only one. Raises CliError when there are more."""
     if len(keys) > 1:
-        raise CliError(f"{wanted} is not unique: there are {', '.join(keys[:10])}; say which as NAMESPACE/NAME", USAGE)
+        raise CliError(
+            say(
+                "{wanted} is not unique: there are {keys}; say which as NAMESPACE/NAME",
+                wanted=wanted,
+                keys=listed(keys[:10]),
+            ),
+            USAGE,
+        )
     return keys[0]

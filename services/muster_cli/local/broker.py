@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.bus.errors import PortTakenError
 from muster.bus.server import EmbeddedServer
+from muster.model.language import say
 
 USUAL_PORT = 4222
 """Where NATS clients look first, so that ``nats sub`` needs no address."""
@@ -24,7 +25,7 @@ async def broker(store: Path, port: int | None, note: Callable[[str], None]) -> 
     except PortTakenError:
         if port is not None:
             raise
-        note(f"port {USUAL_PORT} is taken: NATS gets another port here")
+        note(say("port {usual_port} is taken: NATS gets another port here", usual_port=USUAL_PORT))
         server = await _started(store, 0)
     try:
         yield server
@@ -43,8 +44,8 @@ async def keep_alive(server: EmbeddedServer, note: Callable[[str], None]) -> Non
     while True:
         await asyncio.sleep(LOOK_S)
         if server.pid is None:
-            note("nats-server has ended; starting it again")
+            note(say("nats-server has ended; starting it again"))
             await server.restart()
         elif server.gave_up():
-            note("the disk of nats-server was full and has room again; starting it again, so that it stores")
+            note(say("the disk of nats-server was full and has room again; starting it again, so that it stores"))
             await server.restart()

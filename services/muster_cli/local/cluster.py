@@ -18,6 +18,7 @@ from muster.fakecluster.forgetting import Forgetting
 from muster.fakecluster.kuberay import OperatorSettings
 from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
+from muster.model.language import say
 from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
 from muster_cli import samples
@@ -87,7 +88,14 @@ class LocalCluster:
         answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
         if not answer.ok and answer.status != 409:
             words = answer.body[:300].decode(errors="replace")
-            raise CliError(f"the simulated cluster refuses {body['kind']} {meta.get('name', '')}: {words}")
+            raise CliError(
+                say(
+                    "the simulated cluster refuses {kind} {name}: {words}",
+                    kind=body["kind"],
+                    name=meta.get("name", ""),
+                    words=words,
+                )
+            )
 
     async def _resize(self, body: dict[str, Any], workers: int) -> None:
         """Resize as the autoscaler of a Ray cluster writes sizes. A cluster that is gone has no size."""
@@ -138,7 +146,7 @@ async def local_cluster(home: Home, clock: Clock, seed: int, story: DemoStory) -
     try:
         journal = Journal(home.journal)
     except JournalError as err:
-        raise CliError(f"cannot go on from {home.path}: {err}; give another --data") from err
+        raise CliError(say("cannot go on from {path}: {err}; give another --data", path=home.path, err=err)) from err
     with contextlib.closing(journal):
         virtual = VirtualClock(clock.now())
         cluster = SimCluster(

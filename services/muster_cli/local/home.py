@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from muster.model.language import say
 from muster_cli import samples
 from muster_cli.datafolder import NATS_FOLDER
 from muster_cli.exits import CliError
@@ -30,9 +31,13 @@ class Home:
         try:
             self._data.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise CliError(f"cannot use {self._data} for the log: it is no directory; give another --data") from None
+            raise CliError(
+                say("cannot use {data} for the log: it is no directory; give another --data", data=self._data)
+            ) from None
         except OSError as err:
-            raise CliError(f"cannot use {self._data} for the log: {err.strerror}; give another --data") from err
+            raise CliError(
+                say("cannot use {data} for the log: {error}; give another --data", data=self._data, error=err.strerror)
+            ) from err
         self.path = self._data.resolve()
         return self
 

@@ -14,6 +14,7 @@ from muster.bus.errors import BusError, UnansweredError
 from muster.bus.kv import KvBucket
 from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.events.subjects import lease_bucket
+from muster.model.language import say
 from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config
 from muster.runtime.health import HealthServer
@@ -93,7 +94,12 @@ class Services:
         try:
             gateway = await add_gateway(process, acting=self._config.act, folder=self._moments)
         except OSError:
-            self._note(f"port {process.config.gateway_port} is taken: the dashboard gets another port here")
+            self._note(
+                say(
+                    "port {gateway_port} is taken: the dashboard gets another port here",
+                    gateway_port=process.config.gateway_port,
+                )
+            )
             process.config = replace(process.config, gateway_port=0)
             gateway = await add_gateway(process, acting=self._config.act, folder=self._moments)
         self._config = replace(self._config, gateway_port=gateway.port)
@@ -104,7 +110,7 @@ class Services:
         try:
             from muster_autoscaler_bridge.leading import bridge_of  # the extra `ray`
         except ImportError:
-            self._note("heads of Ray clusters are not read: install kube-muster[ray]")
+            self._note(say("heads of Ray clusters are not read: install kube-muster[ray]"))
             return Leader
         return bridge_of(process)
 
@@ -117,7 +123,7 @@ class Services:
                 assert self._process is not None
                 await self._process.run()
             except PASSING as err:
-                self._note(f"starting the services again: {err}")
+                self._note(say("starting the services again: {err}", err=err))
             self._process = self.gateway = None
             await self._stack.aclose()
             self._stack = AsyncExitStack()

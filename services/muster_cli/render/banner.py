@@ -92,7 +92,7 @@ def banner(facts: BannerFacts) -> list[Text]:
     if facts.metrics_url:
         rows.append(("Metrics", facts.metrics_url))
     rows.append((say("Log files"), f"{facts.home}/muster.log"))
-    first = [styled(("Dashboard", STRONG), "  ", (facts.dashboard_url, LINK))] if facts.dashboard_url else []
+    first = [styled((say("Dashboard"), STRONG), "  ", (facts.dashboard_url, LINK))] if facts.dashboard_url else []
     return [
         *first,
         styled((say("Muster {version}", version=facts.version), STRONG), f"   {text}"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from muster.model.language import listed, say
 from muster.model.text import counted, instant, moment
 from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled
 from muster_cli.state import CellState
@@ -29,27 +30,38 @@ def size(number: int) -> str:
 def cell_lines(state: CellState) -> list[Text]:
     """The cell for people."""
     usage = state.usage
-    limit = size(usage.max_bytes) if usage.max_bytes > 0 else "no limit"
-    full = styled(f"{size(usage.bytes)} of {limit} ", (f"({state.percent} %)", WARN if _is_full(state) else DIM))
+    limit = size(usage.max_bytes) if usage.max_bytes > 0 else say("no limit")
+    full = styled(
+        say("{bytes} of {limit} ", bytes=size(usage.bytes), limit=limit),
+        (f"({state.percent} %)", WARN if _is_full(state) else DIM),
+    )
     lines = columns(
         [
             ("Cell", styled((state.cell, STRONG))),
             ("NATS", state.url),
-            ("Log", f"{state.log_id}, generation {state.generation}, stream {state.stream}"),
+            (
+                "Log",
+                say(
+                    "{log_id}, generation {generation}, stream {stream}",
+                    log_id=state.log_id,
+                    generation=state.generation,
+                    stream=state.stream,
+                ),
+            ),
             ("End", f"sequence {usage.last_seq}, {counted(usage.messages, 'commit')}"),
             ("Size", full),
             ("Broker", f"{moment(usage.broker_ms)} UTC"),
         ]
     )
-    lines += [Text(), styled(("Leaders:", STRONG))]
+    lines += [Text(), styled((say("Leaders:"), STRONG))]
     for stage in dict.fromkeys(lead.stage for lead in state.leads):
         holders = [lead for lead in state.leads if lead.stage == stage]
         processes = sorted({lead.process for lead in holders if lead.process})
         missing = [lead.shard for lead in holders if not lead.process]
         names = ", ".join(processes)
         if missing and processes:
-            names += f"; none for {', '.join(missing)}"
-        lines.append(styled(f"  {stage.ljust(18)}", (names, "") if names else ("none", BAD)))
+            names += say("; none for {missing}", missing=listed(missing))
+        lines.append(styled(f"  {stage.ljust(18)}", (names, "") if names else (say("none"), BAD)))
     return lines
 
 

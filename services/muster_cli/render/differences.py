@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+from muster.model.language import say
 from muster.model.text import shorten
 from muster.runtime.replaying.states import StateDifference
 from muster_cli.console import DIM, styled
@@ -49,5 +50,5 @@ def state_difference_lines(differences: Sequence[StateDifference], one: str, oth
             text = "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
             lines.append(styled((f"      {name.ljust(9)} ", DIM), shorten(text, EVENT_WIDTH)))
     if len(differences) > SHOWN:
-        lines.append(Text(f"    and {len(differences) - SHOWN} more"))
+        lines.append(Text("    " + say("and {number} more", number=len(differences) - SHOWN)))
     return lines

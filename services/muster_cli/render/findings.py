@@ -6,24 +6,25 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.model.language import say
+from muster.model.language import marked, say
 from muster.model.text import counted
 from muster_cli.console import BAD, DIM, GOOD, WARN, styled
 from muster_cli.findings import Finding
 
-NOTHING = (
-    "nothing was examined: name a log with --url nats://HOST:PORT and a cluster with --context NAME, "
-    "or start both with `muster up`"
+NOTHING = marked(
+    "nothing was examined: name a log with --url nats://HOST:PORT and a cluster with "
+    "--context NAME, or start both with `muster up`"
 )
-_MARKS = {"ok": ("ok   ", GOOD), "note": ("note ", WARN), "bad": ("fix  ", BAD)}
+_MARKS = {"ok": (marked("ok   "), GOOD), "note": (marked("note "), WARN), "bad": (marked("fix  "), BAD)}
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[Text]:
     """One line for each finding, and one more for the advice."""
     lines = []
     for finding in findings:
-        detail = f": {finding.detail}" if finding.detail else ""
-        lines.append(styled("  ", _MARKS[finding.grade], f"{finding.title}{detail}"))
+        mark, colour = _MARKS[finding.grade]
+        text = say("{title}: {detail}", title=finding.title, detail=finding.detail) if finding.detail else finding.title
+        lines.append(styled("  ", (say(mark), colour), text))
         if finding.fix:
             lines.append(styled("       ", ("→ ", DIM), finding.fix))
     return lines
@@ -35,7 +36,7 @@ def verdict(findings: Sequence[Finding], *, examined: bool = True) -> Text:
     if bad:
         return styled((say("{bad} to fix", bad=counted(bad, "problem")), BAD))
     if not examined:
-        return styled((NOTHING, WARN))
+        return styled((say(NOTHING), WARN))
     notes = sum(finding.grade == "note" and bool(finding.fix) for finding in findings)
     return styled(
         (say("no problem found"), GOOD), say("; {notes} above", notes=counted(notes, "note")) if notes else ""

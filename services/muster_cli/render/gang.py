@@ -24,7 +24,7 @@ def tale_lines(tale: GangTale, *, every: bool = False, width: int = 100) -> list
     size = max((len(name) for name in tale.pods), default=0)
     lines += [Text(f"    {name.ljust(size)}  {where}") for name, where in list(tale.pods.items())[:MAX_PODS]]
     if len(tale.pods) > MAX_PODS:
-        lines.append(Text(say("    and {hidden} more", hidden=len(tale.pods) - MAX_PODS)))
+        lines.append(Text("    " + say("and {number} more", number=len(tale.pods) - MAX_PODS)))
     lines.append(Text())
     shown = [StoryEntry(entry) for entry in tale.entries if every or entry.weight != "detail"]
     lines += happening_lines(shown, width)

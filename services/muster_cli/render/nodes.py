@@ -36,7 +36,7 @@ def _title(resource: str) -> str:
 def _state(node: NodeView) -> Text:
     if not node.ready:
         return styled((say("not ready"), BAD))
-    return styled(("ready", "")) if node.schedulable else styled(("cordoned", WARN))
+    return styled((say("ready"), "")) if node.schedulable else styled((say("cordoned"), WARN))
 
 
 def _free(node: NodeView, name: str) -> str:

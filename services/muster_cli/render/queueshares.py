@@ -21,7 +21,7 @@ def share_lines(share: QueueShare) -> list[Text]:
             (say("  as of sequence {seq}, {now}", seq=share.seq, now=moment(share.now)), DIM),
         )
     ]
-    titles = ("RESOURCE", "SHARE", "USES", "ASKS FOR", "QUOTA", "KEEPS")
+    titles = ("RESOURCE", "SHARE", "USES", say("ASKS FOR"), "QUOTA", "KEEPS")
     rows: list[list[Text | str]] = [[styled((title, DIM)) for title in titles]]
     rows += [[row.resource, row.share, row.uses, row.asks or "-", row.quota, row.keeps] for row in share.rows]
     lines += columns(rows, indent=2)

@@ -140,7 +140,7 @@ def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
         ]
         lines += columns(rows, indent=2)
         if tale.length > len(tale.waiting):
-            lines.append(Text(say("  and {hidden} more", hidden=tale.length - len(tale.waiting))))
+            lines.append(Text("  " + say("and {number} more", number=tale.length - len(tale.waiting))))
         start = tale.next_start
         text = say("no estimate for the next: {why}", why=queuewords.no_estimate(start))
         lines += _wrapped(

@@ -18,7 +18,7 @@ def share_lines(shared: Shared) -> list[Text]:
         for word in (
             "QUEUE",
             "RESOURCE",
-            "FAIR SHARE",
+            say("FAIR SHARE"),
             "GUARANTEE",
             "REQUEST",
             "LIMIT",

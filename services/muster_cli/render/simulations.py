@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from muster.model.language import listed, marked, say
 from muster.model.text import counted, span
 from muster.tracesim.contrast import Contrast, QueueShift, Shift
 from muster.tracesim.runner import Result
@@ -23,44 +24,78 @@ def figures(result: Result) -> list[Text]:
     rows = [
         (
             "waiting",
-            f"{_span(metrics.queue_delay_mean_s)} on average, {_span(metrics.queue_delay_p95_s)} for 1 in 20, "
-            f"{_span(metrics.queue_delay_max_s)} at most",
-        ),
-        ("until done", f"{_span(metrics.jct_mean_s)} on average; nothing can beat {_span(metrics.jct_lower_bound_s)}"),
-        (
-            "last end",
-            f"{_span(metrics.makespan_s)} after the beginning; nothing can beat "
-            f"{_span(metrics.makespan_lower_bound_s)}",
+            say(
+                "{queue_delay_mean_s} on average, {queue_delay_p95_s} for 1 in 20, {queue_delay_max_s} at most",
+                queue_delay_mean_s=_span(metrics.queue_delay_mean_s),
+                queue_delay_p95_s=_span(metrics.queue_delay_p95_s),
+                queue_delay_max_s=_span(metrics.queue_delay_max_s),
+            ),
         ),
         (
-            "in use",
-            f"{_percent(metrics.goodput_utilisation)} of the GPUs, by work that counts, while more is asked for "
-            "than there is",
+            say("until done"),
+            say(
+                "{jct_mean_s} on average; nothing can beat {jct_lower_bound_s}",
+                jct_mean_s=_span(metrics.jct_mean_s),
+                jct_lower_bound_s=_span(metrics.jct_lower_bound_s),
+            ),
+        ),
+        (
+            say("last end"),
+            say(
+                "{makespan_s} after the beginning; nothing can beat {makespan_lower_bound_s}",
+                makespan_s=_span(metrics.makespan_s),
+                makespan_lower_bound_s=_span(metrics.makespan_lower_bound_s),
+            ),
+        ),
+        (
+            say("in use"),
+            say(
+                "{goodput_utilisation} of the GPUs, by work that counts, while more is asked for than there is",
+                goodput_utilisation=_percent(metrics.goodput_utilisation),
+            ),
         ),
         (
             "fairness",
-            f"{_number(metrics.fairness_jain)} (Jain); the worst-off queue got {_percent(metrics.fairness_min)} "
-            "of its share",
+            say(
+                "{fairness_jain} (Jain); the worst-off queue got {fairness_min} of its share",
+                fairness_jain=_number(metrics.fairness_jain),
+                fairness_min=_percent(metrics.fairness_min),
+            ),
         ),
         (
             "evictions",
-            f"{metrics.evictions}, {metrics.wasted_gpu_s / 3600:.1f} GPU hours lost by them; "
-            f"{metrics.max_evictions_per_job} of one job at most",
+            say(
+                "{evictions}, {wasted_gpu_s:.1f} GPU hours lost by them; {max_evictions_per_job} of one job at most",
+                evictions=metrics.evictions,
+                wasted_gpu_s=metrics.wasted_gpu_s / 3600,
+                max_evictions_per_job=metrics.max_evictions_per_job,
+            ),
         ),
         (
             "violations",
-            f"max {metrics.quota_violation_gpu_s:g} GPU-s, guarantee {metrics.guarantee_violation_gpu_s:g} GPU-s",
+            say(
+                "max {quota_violation_gpu_s:g} GPU-s, guarantee {guarantee_violation_gpu_s:g} GPU-s",
+                quota_violation_gpu_s=metrics.quota_violation_gpu_s,
+                guarantee_violation_gpu_s=metrics.guarantee_violation_gpu_s,
+            ),
         ),
     ]
-    head = styled((result.policy, STRONG), f": {jobs.finished} of {counted(jobs.submitted, 'job')} finished")
+    head = styled(
+        (result.policy, STRONG),
+        say(": {finished} of {jobs} finished", finished=jobs.finished, jobs=counted(jobs.submitted, "job")),
+    )
     if jobs.unfinished:
-        head.append(f", {jobs.unfinished} not", style=WARN)
+        head.append(say(", {number} not", number=jobs.unfinished), style=WARN)
     return [head, *columns([(styled((name, DIM)), text) for name, text in rows], indent=2)]
 
 
 def comparison(results: Sequence[Result]) -> list[Text]:
     """One line per policy; ``x`` is the mean completion time against best-effort FIFO in this very run."""
-    return _table("POLICY", [(result.policy, result) for result in results], f"seconds; X: against {BASELINE}")
+    return _table(
+        "POLICY",
+        [(result.policy, result) for result in results],
+        say("seconds; X: against {baseline}", baseline=BASELINE),
+    )
 
 
 def curve(results: Sequence[tuple[str, Result]]) -> list[Text]:
@@ -71,8 +106,8 @@ def curve(results: Sequence[tuple[str, Result]]) -> list[Text]:
 def _table(first: str, named: Sequence[tuple[str, Result]], note: str) -> list[Text]:
     results = [result for _, result in named]
     head = (
-        first, "DONE", "JCT MEAN", "X", "DELAY MEAN", "P95", "MAX", "SLOWDOWN", "GOODPUT", "JAIN", "MIN", "EVICTED",
-        "OF ONE", "LOST GPU-H",
+        first, say("DONE"), say("JCT MEAN"), "X", say("DELAY MEAN"), "P95", say("MAX"), say("SLOWDOWN"),
+        say("GOODPUT"), "JAIN", say("MIN"), say("EVICTED"), say("OF ONE"), say("LOST GPU-H"),
     )  # fmt: skip
     base = next((result.metrics.jct_mean_s for result in results if result.policy == BASELINE), None)
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
@@ -98,7 +133,7 @@ def _table(first: str, named: Sequence[tuple[str, Result]], note: str) -> list[T
             )
         )
     bound = results[0].metrics.jct_lower_bound_s if results else None
-    whole = f"{note}; no policy can have a JCT MEAN under {_seconds(bound)}"
+    whole = say("{note}; no policy can have a JCT MEAN under {bound}", note=note, bound=_seconds(bound))
     return [*columns(rows), styled((whole, DIM))]
 
 
@@ -126,39 +161,53 @@ def contrast_lines(contrast: Contrast, jobs: int, left_out: int, endless: int = 
     parts = [
         f"{len(contrast.earlier)} earlier",
         f"{len(contrast.later)} later",
-        f"{len(contrast.gained)} only with the change",
-        f"{len(contrast.lost)} no longer at all",
-        f"{contrast.same} as before",
+        say("{gained} only with the change", gained=len(contrast.gained)),
+        say("{lost} no longer at all", lost=len(contrast.lost)),
+        say("{same} as before", same=contrast.same),
     ]
-    lines = [styled((f"Of {counted(jobs, 'job')} would start: ", STRONG), ", ".join(parts))]
+    lines = [styled((say("Of {jobs} would start: ", jobs=counted(jobs, "job")), STRONG), listed(parts))]
     if left_out:
         lines.append(
             styled(
                 (
-                    f"{counted(left_out, 'job')} left out: no queue takes them, or they were deleted before they ran",
+                    say(
+                        "{jobs} left out: no queue takes them, or they were deleted before they ran",
+                        jobs=counted(left_out, "job"),
+                    ),
                     WARN,
                 )
             )
         )
     if endless:
-        told = f"{counted(endless, 'job')} had not ended where the log ends: in both runs they keep what they hold"
+        told = say(
+            "{jobs} had not ended where the log ends: in both runs they keep what they hold",
+            jobs=counted(endless, "job"),
+        )
         lines.append(styled((told, WARN)))
-    head = ("QUEUE", "JOBS", "MEAN WAIT", "", "NEVER", "", "EVICTED", "")
+    head = (say("QUEUE"), say("JOBS"), say("MEAN WAIT"), "", say("NEVER"), "", say("EVICTED"), "")
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
     rows += [_queue_row(row) for row in contrast.queues]
     lines += columns(rows)
-    for name, shifts in (("Earlier", contrast.earlier), ("Later", contrast.later)):
-        lines += _shifts(name, shifts, "{job} by {by}")
-    lines += _shifts("Only with the change", contrast.gained, "{job}")
-    lines += _shifts("No longer at all", contrast.lost, "{job}")
+    for name, shifts in ((say("Earlier"), contrast.earlier), (say("Later"), contrast.later)):
+        lines += _shifts(name, shifts, marked("{job} by {by}"))
+    lines += _shifts(say("Only with the change"), contrast.gained, "{job}")
+    lines += _shifts(say("No longer at all"), contrast.lost, "{job}")
     if contrast.evicted:
-        lines.append(styled(("Evicted more or less often:", STRONG)))
+        lines.append(styled((say("Evicted more or less often:"), STRONG)))
         lines += [
-            Text(f"  {shift.job}  {counted(shift.after, 'time')} instead of {shift.before}")
+            Text(
+                "  "
+                + say(
+                    "{job}  {times} instead of {before}",
+                    job=shift.job,
+                    times=counted(shift.after, "time"),
+                    before=shift.before,
+                )
+            )
             for shift in contrast.evicted[:SHOWN]
         ]
         if len(contrast.evicted) > SHOWN:
-            lines.append(Text(f"  and {len(contrast.evicted) - SHOWN} more"))
+            lines.append(Text("  " + say("and {number} more", number=len(contrast.evicted) - SHOWN)))
     return lines
 
 
@@ -180,8 +229,8 @@ def _shifts(name: str, shifts: Sequence[Shift], form: str) -> list[Text]:
         return []
     lines = [styled((f"{name}:", STRONG))]
     lines += [
-        Text("  " + form.format(job=shift.job, by=span(abs(shift.after - shift.before)))) for shift in shifts[:SHOWN]
+        Text("  " + say(form, job=shift.job, by=span(abs(shift.after - shift.before)))) for shift in shifts[:SHOWN]
     ]
     if len(shifts) > SHOWN:
-        lines.append(styled((f"  and {len(shifts) - SHOWN} more", DIM)))
+        lines.append(styled(("  " + say("and {number} more", number=len(shifts) - SHOWN), DIM)))
     return lines

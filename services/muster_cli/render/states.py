@@ -11,6 +11,7 @@ from rich.text import Text
 
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.stage import StageState
+from muster.model.language import listed, say
 from muster.model.quota import COUNTED
 from muster.model.resources import format_part, format_vector
 from muster.model.text import counted, instant, moment, shorten
@@ -28,7 +29,7 @@ def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list
     fields = plain(state)
     if names:
         fields = about(fields, names) or {}
-    head = styled((name, STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC", DIM))
+    head = styled((name, STRONG), (say("  at sequence {seq}, {now} UTC", seq=state.seq, now=moment(state.now)), DIM))
     return [head, *(Text(f"  {line}") for line in _tree(fields))]
 
 
@@ -52,13 +53,20 @@ def _tree(value: Any) -> list[str]:
 
 def cell_lines(state: SorterState) -> list[Text]:
     """A cell at a position: the use of each queue, the waiting jobs, and the jobs that hold quota."""
-    synced = "fully known" if state.synced else f"not fully known: {', '.join(sorted(state.unsynced))} not listed"
+    synced = (
+        say("fully known")
+        if state.synced
+        else say("not fully known: {unsynced} not listed", unsynced=listed(sorted(state.unsynced)))
+    )
     lines = [
-        styled(("The cell", STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC; {synced}", DIM)),
+        styled(
+            (say("The cell"), STRONG),
+            (say("  at sequence {seq}, {now} UTC; {synced}", seq=state.seq, now=moment(state.now), synced=synced), DIM),
+        ),
     ]
     ledger = state.queues.ledger
     if ledger.tree is None:
-        lines.append(Text("  no quota tree is in force"))
+        lines.append(Text(say("  no quota tree is in force")))
     rows: list[list[Text | str]] = []
     for path, node in ledger.nodes.items():
         used = ledger.used.get(path, {})
@@ -68,69 +76,123 @@ def cell_lines(state: SorterState) -> list[Text]:
             if name not in COUNTED or name in node.limit
         ]
         waiting = state.queues.book.length(path)
-        rows.append([f"  {path}", ", ".join(amounts), f"{waiting} waiting" if waiting else ""])
+        rows.append([f"  {path}", listed(amounts), say("{number} waiting", number=waiting) if waiting else ""])
     lines += columns(rows)
     for path in ledger.nodes:
         for number, (place, _) in enumerate(state.queues.book.in_order(path), start=1):
             if number > SHOWN:
-                lines.append(Text(f"    and {state.queues.book.length(path) - SHOWN} more wait in {path}"))
+                lines.append(
+                    Text(
+                        say(
+                            "    and {number} more wait in {path}",
+                            number=state.queues.book.length(path) - SHOWN,
+                            path=path,
+                        )
+                    )
+                )
                 break
-            lines.append(Text(f"    waits {number} in {path}: {place.key}, priority {place.priority}"))
+            lines.append(
+                Text(
+                    say(
+                        "    waits {number} in {path}: {key}, priority {priority}",
+                        number=number,
+                        path=path,
+                        key=place.key,
+                        priority=place.priority,
+                    )
+                )
+            )
     for uid, charge in list(ledger.charges.items())[:SHOWN]:
         workload = state.queues.workloads.get(uid)
         subject = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
-        phase = workload.phase if workload is not None else "its pods are ending"
-        lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {subject} ({phase})"))
+        phase = workload.phase if workload is not None else say("its pods are ending")
+        lines.append(
+            Text(
+                say(
+                    "    holds {request} at {queue}: {subject} ({phase})",
+                    request=format_vector(charge.request),
+                    queue=charge.queue,
+                    subject=subject,
+                    phase=phase,
+                )
+            )
+        )
     if len(ledger.charges) > SHOWN:
-        lines.append(Text(f"    and {len(ledger.charges) - SHOWN} more hold quota"))
+        lines.append(Text(say("    and {charges} more hold quota", charges=len(ledger.charges) - SHOWN)))
     return lines
 
 
 def step_lines(step: Step, *, whole: bool) -> list[Text]:
     """One decision, step by step. ``whole``: with all of the state."""
-    decides = "a decision of" if step.recorded is not None else "no decision of"
+    decides = say("a decision of") if step.recorded is not None else say("no decision of")
     lines = [
         styled(
-            (f"Sequence {step.seq}", STRONG),
-            f" is {decides} {step.stage}, {moment(step.at)} UTC; its state had folded up to {step.in_seq}, "
-            f"rule set {step.ruleset}",
+            (say("Sequence {seq}", seq=step.seq), STRONG),
+            say(
+                " is {decides} {stage}, {at} UTC; its state had folded up to {in_seq}, rule set {ruleset}",
+                decides=decides,
+                stage=step.stage,
+                at=moment(step.at),
+                in_seq=step.in_seq,
+                ruleset=step.ruleset,
+            ),
         )
     ]
     recorded = step.recorded
     if recorded is not None:
         lines += _decisions("Recorded", recorded)
     if recorded is not None and step.same:
-        lines.append(styled(("Decides now", STRONG), ": ", ("the same, byte for byte", GOOD)))
+        lines.append(styled((say("Decides now"), STRONG), ": ", (say("the same, byte for byte"), GOOD)))
     else:
-        lines += _decisions("Decides now", step.decided)
+        lines += _decisions(say("Decides now"), step.decided)
     if recorded is not None and not step.same:
-        lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
-        lines.append(styled(("State", STRONG), " after both, where it differs"))
+        lines.append(styled((say("Different"), BAD), say(" in {recorded}", recorded=_where(recorded, step.decided))))
+        lines.append(styled((say("State"), STRONG), say(" after both, where it differs")))
         lines += state_difference_lines(step.differs, "recorded", "decided")
     lines += [styled((f"{violation.invariant}  {violation.detail}", BAD)) for violation in step.violations]
     heard = [(stored.seq, stored.commit, index) for stored in step.folded for index in range(len(stored.commit.events))]
-    lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
+    lines.append(
+        styled(
+            (say("Folded"), STRONG),
+            say(" since {before}: {events}", before=step.before, events=counted(len(heard), "event")),
+        )
+    )
     for seq, commit, index in heard[-SHOWN:]:
         told = events.tell_of(commit, index)
         subject = f"{told.subject}: " if told.subject else ""
         lines.append(Text(shorten(f"    {seq:>7}  {told.word:<12} {subject}{told.text}", EVENT_WIDTH)))
     if len(heard) > SHOWN:
-        lines.append(Text(f"    (the last {SHOWN} of them)"))
-    lines.append(styled(("Changed", STRONG), f" by that in its state: {counted(len(step.changed), 'place')}"))
+        lines.append(Text(say("    (the last {shown} of them)", shown=SHOWN)))
+    lines.append(
+        styled(
+            (say("Changed"), STRONG), say(" by that in its state: {places}", places=counted(len(step.changed), "place"))
+        )
+    )
     lines += state_difference_lines(step.changed, "before", "after")
     names = () if whole else named(step)
     if whole or names:
-        lines.append(styled(("State", STRONG), " it decides on" + ("" if whole else ", as far as it is about these")))
+        lines.append(
+            styled(
+                (say("State"), STRONG), say(" it decides on") + ("" if whole else say(", as far as it is about these"))
+            )
+        )
         lines += [Text(f"  {line.plain}") for line in state_lines(step.stage, step.state, names)[1:]]
     if step.deadline is not None:
-        lines.append(styled((f"it looks again at {moment(step.deadline)} UTC, if nothing comes before", DIM)))
+        lines.append(
+            styled(
+                (say("it looks again at {deadline} UTC, if nothing comes before", deadline=moment(step.deadline)), DIM)
+            )
+        )
     return lines
 
 
 def _decisions(title: str, events: Sequence[Any]) -> list[Text]:
     lines = [styled((title, STRONG), f": {counted(len(events), 'event')}")]
     lines += [Text("    " + shorten(msgspec.json.encode(event).decode(), EVENT_WIDTH)) for event in events[:SHOWN]]
-    return [*lines, *([Text(f"    and {len(events) - SHOWN} more")] if len(events) > SHOWN else [])]
+    return [
+        *lines,
+        *([Text("    " + say("and {number} more", number=len(events) - SHOWN))] if len(events) > SHOWN else []),
+    ]
 
 
 def _where(recorded: Sequence[Any], decided: Sequence[Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from rich.text import Text
 
+from muster.model.language import listed, say
 from muster.model.quota import is_device
 from muster.model.resources import in_bytes
 from muster.model.text import instant, moment
@@ -47,10 +48,18 @@ class UsageTable(Struct, frozen=True):
 def usage_lines(table: UsageTable) -> list[Text]:
     """A line for each queue or owner and resource, the sums, and the time of the table."""
     lines = table.rows()
-    about = f"From {moment(table.begin)} to {moment(table.end)} UTC"
+    about = say("From {begin} to {end} UTC", begin=moment(table.begin), end=moment(table.end))
     if not lines:
-        return [Text(f"{about} nothing was used or waited for ({', '.join(table.resources)}).")]
-    titles = (table.by.upper(), "RESOURCE", "USED H", "LOST H", "LOST %", "WAITED H", "RUNS")
+        return [
+            Text(
+                say(
+                    "{about} nothing was used or waited for ({resources}).",
+                    about=about,
+                    resources=listed(table.resources),
+                )
+            )
+        ]
+    titles = (table.by.upper(), "RESOURCE", say("USED H"), say("LOST H"), say("LOST %"), say("WAITED H"), "RUNS")
     rows: list[list[Text | str]] = [[styled((word, DIM)) for word in titles]]
     rows += [_line(key or "-", name, hours, runs) for key, name, hours, runs in lines]
     for name in table.resources:
@@ -58,7 +67,9 @@ def usage_lines(table: UsageTable) -> list[Text]:
         if len(mine) > 1:
             used, lost, waited = (sum(row[2][at] for row in mine) for at in range(3))
             rows.append(_line("all", name, (used, lost, waited), sum(row[3] for row in mine)))
-    unit = "in GiB times hours" if any(in_bytes(name) for name in table.resources) else "in amounts times hours"
+    unit = (
+        say("in GiB times hours") if any(in_bytes(name) for name in table.resources) else say("in amounts times hours")
+    )
     return [*columns(rows), Text(), Text(f"{about}, {unit}.")]
 
 

@@ -13,6 +13,7 @@ from muster.audit.auditor import Auditor
 from muster.core.stage import Violation
 from muster.events.system import Genesis
 from muster.events.wire import WIRE
+from muster.model.language import listed, say, translated
 from muster.model.text import counted, moment, shorten
 from muster.runtime.replaying.canonical import FirstDifference
 from muster.runtime.replaying.replay import Divergence, ReplayReport
@@ -25,7 +26,7 @@ VIOLATIONS_SHOWN = 20
 
 def written_by(genesis: Genesis) -> str:
     """The build that decided a generation, as far as its genesis names one."""
-    return f"{genesis.build or 'without a name'} (wire {genesis.wire})"
+    return say("{build} (wire {wire})", build=genesis.build or say("without a name"), wire=genesis.wire)
 
 
 def replay_lines(report: ReplayReport, builds: Sequence[str] = ()) -> list[Text]:
@@ -35,7 +36,11 @@ def replay_lines(report: ReplayReport, builds: Sequence[str] = ()) -> list[Text]
     lines = [
         styled(
             (
-                f"{counted(report.events, 'event')}, {counted(report.decisions, 'decision commit')} decided again"
+                say(
+                    "{events}, {decision_commits} decided again",
+                    events=counted(report.events, "event"),
+                    decision_commits=counted(report.decisions, "decision commit"),
+                )
                 + (f", {counted(report.silences, 'quiet position')} too" if report.silences else ""),
                 DIM,
             )
@@ -45,9 +50,13 @@ def replay_lines(report: ReplayReport, builds: Sequence[str] = ()) -> list[Text]
         lines += divergence_lines(report.divergences[0])
         if builds:
             own = f"{muster.__version__} (wire {WIRE})"
-            text = f"  decided by build {', '.join(builds)}; this is build {own}: only the same build decides alike"
+            text = say(
+                "  decided by build {builds}; this is build {own}: only the same build decides alike",
+                builds=listed(builds),
+                own=own,
+            )
             lines.append(Text(text))
-    lines += violation_lines(report.violations, "a stage's own invariants are broken")
+    lines += violation_lines(report.violations, say("a stage's own invariants are broken"))
     divergent = len(report.divergences)
     verdict = f"{report.commits} commits, {divergent} divergent"
     return [*lines, styled((verdict, BAD if divergent or report.violations else GOOD))]
@@ -58,30 +67,42 @@ def divergence_lines(divergence: Divergence) -> list[Text]:
     recorded, decided = divergence.first_difference()
     lines = [
         styled(
-            ("First divergence: ", BAD),
-            f"stage {divergence.stage}, commit {divergence.seq}, decided after {divergence.in_seq}",
+            (say("First divergence: "), BAD),
+            say(
+                "stage {stage}, commit {seq}, decided after {in_seq}",
+                stage=divergence.stage,
+                seq=divergence.seq,
+                in_seq=divergence.in_seq,
+            ),
         )
     ]
     if not divergence.recorded:
-        lines.append(Text("  the log has no decision there, and this build makes one"))
+        lines.append(Text(say("  the log has no decision there, and this build makes one")))
     elif not divergence.decided:
-        lines.append(Text("  the log has a decision there, and this build makes none"))
+        lines.append(Text(say("  the log has a decision there, and this build makes none")))
     else:
         lines.append(
             Text(
-                f"  the log has {counted(len(divergence.recorded), 'event')}, "
-                f"this build decides {len(divergence.decided)}; the first that differ:"
+                say(
+                    "  the log has {events}, this build decides {decided}; the first that differ:",
+                    events=counted(len(divergence.recorded), "event"),
+                    decided=len(divergence.decided),
+                )
             )
         )
-    lines.append(styled(("  recorded  ", DIM), shorten(recorded, EVENT_WIDTH) or "(nothing)"))
-    lines.append(styled(("  decided   ", DIM), shorten(decided, EVENT_WIDTH) or "(nothing)"))
+    lines.append(styled((say("  recorded  "), DIM), shorten(recorded, EVENT_WIDTH) or say("(nothing)")))
+    lines.append(styled((say("  decided   "), DIM), shorten(decided, EVENT_WIDTH) or say("(nothing)")))
     where = where_differs(recorded, decided)
     if where:
-        lines.append(styled(("  differs in  ", DIM), where))
+        lines.append(styled((say("  differs in  "), DIM), where))
     if divergence.state:
-        lines.append(Text("  the state after both differs in:"))
+        lines.append(Text(say("  the state after both differs in:")))
     lines += state_difference_lines(divergence.state, "recorded", "decided")
-    lines.append(styled((f"  step into it: muster debug {divergence.stage} --at {divergence.seq}", DIM)))
+    lines.append(
+        styled(
+            (say("  step into it: muster debug {stage} --at {seq}", stage=divergence.stage, seq=divergence.seq), DIM)
+        )
+    )
     return lines
 
 
@@ -101,22 +122,34 @@ def replay_record(report: ReplayReport) -> dict[str, Any]:
 def difference_lines(difference: FirstDifference | None, same: int, names: tuple[str, str]) -> list[Text]:
     """The first decision two logs do not share, or that there is none."""
     if difference is None:
-        return [styled((f"{counted(same, 'decision')}, no difference", GOOD))]
-    lines = [Text(f"{counted(same, 'decision')} are the same; then they differ:")]
+        return [styled((say("{decisions}, no difference", decisions=counted(same, "decision")), GOOD))]
+    lines = [Text(say("{decisions} are the same; then they differ:", decisions=counted(same, "decision")))]
     sides = (difference.one, difference.other)
     for name, side in zip(names, sides, strict=True):
         lines.append(styled((f"  {name}", STRONG)))
         if side is None:
-            lines.append(Text("    decides nothing more"))
+            lines.append(Text(say("    decides nothing more")))
             continue
-        lines.append(styled((f"    {moment(side.at)}, stage {side.stage}, after commit {side.after}:", DIM)))
+        lines.append(
+            styled(
+                (
+                    say(
+                        "    {at}, stage {stage}, after commit {after}:",
+                        at=moment(side.at),
+                        stage=side.stage,
+                        after=side.after,
+                    ),
+                    DIM,
+                )
+            )
+        )
         lines.append(Text("    " + shorten(msgspec.json.encode(side.event).decode(), EVENT_WIDTH)))
     if difference.one is not None and difference.other is not None:
         one, other = difference.one.event, difference.other.event
-        where = different_fields(one, other) or "the stage that decides"
+        where = different_fields(one, other) or say("the stage that decides")
         if one["type"] != other["type"]:
-            where = f"what is decided: {one['type']}, or {other['type']}"
-        lines.append(styled(("  differs in  ", DIM), where))
+            where = say("what is decided: {one}, or {other}", one=one["type"], other=other["type"])
+        lines.append(styled((say("  differs in  "), DIM), where))
     return lines
 
 
@@ -130,7 +163,7 @@ def violation_lines(violations: Sequence[Violation], heading: str) -> list[Text]
         for violation in violations[:VIOLATIONS_SHOWN]
     ]
     if len(violations) > VIOLATIONS_SHOWN:
-        lines.append(Text(f"  and {len(violations) - VIOLATIONS_SHOWN} more"))
+        lines.append(Text("  " + say("and {number} more", number=len(violations) - VIOLATIONS_SHOWN)))
     return lines
 
 
@@ -143,10 +176,10 @@ def audit_lines(auditor: Auditor, violations: Sequence[Violation]) -> list[Text]
         broken = auditor.broken[name]
         rows.append([name, str(auditor.counts[name]), styled((str(broken), BAD if broken else "")), statement])
     lines = columns(rows)
-    lines += [Text(), styled(("Not checked here:", STRONG))]
-    lines += columns([(name, why) for name, why in UNCHECKED.items()], indent=2)
+    lines += [Text(), styled((say("Not checked here:"), STRONG))]
+    lines += columns([(name, translated(why)) for name, why in UNCHECKED.items()], indent=2)
     lines.append(Text())
-    lines += violation_lines(violations, "what must hold does not")
+    lines += violation_lines(violations, say("what must hold does not"))
     total = sum(auditor.broken.values())
     verdict = f"{counted(auditor.commits, 'commit')}, {counted(sum(auditor.counts.values()), 'check')}, {total} broken"
     return [*lines, styled((verdict, BAD if total else GOOD))]

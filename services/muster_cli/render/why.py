@@ -71,7 +71,7 @@ def _holders(standing: Standing) -> list[Text]:
         for holder in wanting.holders
     ]
     if wanting.held_by > len(wanting.holders):
-        lines.append(Text(say("    and {hidden} more", hidden=wanting.held_by - len(wanting.holders))))
+        lines.append(Text("    " + say("and {number} more", number=wanting.held_by - len(wanting.holders))))
     return lines
 
 

@@ -78,7 +78,7 @@ def test_help_of_a_command_by_every_spelling(capsys: pytest.CaptureFixture[str])
         (["why"], "see `muster why --help`"),
         (["why", "a", "b"], "see `muster why --help`"),
         (["why", "a", "--nothing"], "--nothing"),
-        (["queue", "ls", "-o", "xml"], 'invalid value "xml"'),
+        (["queue", "ls", "-o", "xml"], "-o cannot be 'xml'; it is one of table, "),
         (["tail", "--since", "x"], "--since"),
         (["check"], "--log"),
         (["replay", "--log", "x", "--stage", "watcher"], "there is no deciding stage watcher"),

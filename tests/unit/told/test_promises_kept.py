@@ -36,11 +36,11 @@ def test_starts_of_large_jobs_shown_while_the_load_grows_are_kept_as_those_of_sm
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [2, 3])
-def test_the_demo_of_six_hours_is_calibrated_at_every_age_and_size(tmp_path: Path, seed: int) -> None:
+def test_the_demo_of_six_hours_is_calibrated_at_every_age_size_and_load(tmp_path: Path, seed: int) -> None:
     judge = judged(played(demo(tmp_path, seed, 6)), seed=1, moments=500, jobs=15)
     assert 88 <= judge.percent() <= 92
     assert len(judge.missed()) <= 3, judge.missed()
-    assert min(share for _, share in judge.shares()) > 0.75
+    assert min(share for _, share in judge.shares()) > 0.8
 
 
 @pytest.mark.nightly

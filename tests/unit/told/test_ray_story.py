@@ -15,7 +15,7 @@ def test_granted_ceiling_asked_and_what_refuses_it() -> None:
         seat.fold(stored)
     said = jobs.text(job_status(seat.state, "one-uid"), scene.bench.now)
     assert "Granted: small 1" in said
-    assert "it asks for small 4 more; small 4 more for RayCluster a/one do not fit: cpu in quota root/a" in said
+    assert "it asks for small 4 more; RayCluster a/one cannot grow by 4 of group small: cpu in quota root/a" in said
     happened = [each.what for each in seat.state.records["one-uid"].past.all()]
     assert [what for what in happened if what.startswith("growth")] == ["growth_requested", "growth_denied"]
     assert audit(scene.bench.log).violations == []

@@ -134,7 +134,7 @@ def test_a_tree_in_which_a_job_never_fits_is_told(tmp_path, log, capsys):
 @pytest.mark.parametrize(
     ("more", "code", "told"),
     [
-        ([], 2, "nothing is changed: give --tree, --rule, "),
+        ([], 2, "nothing is changed: give one of --tree, --rule, "),
         (["--rule", "reclaim"], 2, "write it like reclaim=disabled"),
         (["--rule", "nothing=1"], 1, "there is no rule nothing; there are age-limit, "),
         (["--rule", "reclaim=perhaps"], 1, "'perhaps' is neither enabled nor disabled"),

@@ -1,14 +1,15 @@
 """Open promises, and the calibration of projections.
 
 Calibration compares real waits with projected waits. The state is a histogram of scores: logarithms of real over
-projected waits. A promise is the projected wait times a quantile of the histogram. The quantile that keeps nine
-promises of ten is learned, too. A broken promise raises the quantile; a kept promise lowers the quantile by a ninth of
-that, until one of ten is broken. Waits that end together (a whole batch of jobs) make the plain quantile too low;
-learning corrects this from the log alone. All numbers are integers, memory is bounded, and old waits count less and
-less.
+projected waits. A promise is the projected wait times the quantile of 90 % of the histogram, and times two corrections:
+of the age and of the size of the wait. A broken promise raises both corrections; a kept promise lowers both by an
+eleventh of that. Waits that end together (a whole batch of jobs) make the plain quantile too low; the corrections learn
+this from the log alone. While a correction stays within its bounds, the kept share of its age or size comes to eleven
+of twelve: two more in a hundred than promised, because a broken promise is known later than a kept one. All numbers are
+integers, memory is bounded, and old waits count less and less.
 
 A job that has waited for long waits for other reasons than a new job, and a large job for other reasons than a small
-one. So each class of waits (an age and a size) has a calibration and a record of its own. What readers are shown about
+one. So each class of waits (an age and a size) has a histogram and a record of its own. What readers are shown about
 a job is read in the class of the job, and the shown record is the record of the class. In a class with few ended waits
 nothing is promised.
 
@@ -47,14 +48,16 @@ FLOOR_MS = 60_000
 MILLION = 1_000_000
 GPU = "nvidia.com/gpu"
 WHOLE = 1000
-CAREFUL = 950_000
-"""The quantile of a new class, in millionths: broken promises are known last."""
-LOWEST = 500_000
-"""The lowest quantile, in millionths."""
 BEYOND = UNIT // 2
 """Added to the highest score where even the highest is too low."""
-STEP = 1500
-"""Millionths by which a kept promise lowers the quantile."""
+CAREFUL = 128
+"""The correction (scores) of an age or a size without settled promises: broken promises are known last."""
+STEP = 8
+"""Scores by which a kept promise lowers a correction."""
+RISE = 11
+"""A broken promise raises a correction by so many steps."""
+LEAST, MOST = -4 * UNIT, 8 * UNIT
+"""The bounds of a correction."""
 
 
 class Calibration(Struct):
@@ -63,8 +66,6 @@ class Calibration(Struct):
     scores: dict[int, int] = field(default_factory=dict)
     total: int = 0
     """The sum of ``scores``."""
-    level: int = CAREFUL
-    """The quantile for bounds, in millionths."""
     kept: int = 0
     broken: int = 0
     """Promises kept and broken since the log began."""
@@ -82,22 +83,16 @@ class Calibration(Struct):
             self.scores = {score: count // 2 for score, count in self.scores.items() if count > 1}
             self.total = sum(self.scores.values())
 
-    def settled(self, *, kept: bool) -> None:
-        """Learn from a settled promise."""
-        self.kept += kept
-        self.broken += not kept
-        less, more = STEP, STEP * KEPT_PERCENT // (100 - KEPT_PERCENT)
-        self.level = max(self.level - less, LOWEST) if kept else min(self.level + more, MILLION)
-
-    def scale(self, lasting: Iterable[tuple[int, int]]) -> Scale:
+    def scale(self, lasting: Iterable[tuple[int, int]], correction: int = 0) -> Scale:
         """The present reading of projections. ``lasting``: (projected wait, wait so far) of the
-        waits still going on.
+        waits still going on. ``correction``: scores.
         """
         still: dict[int, int] = {}
         for projected, so_far in lasting:
             number = score_of(projected, so_far)
             still[number] = still.get(number, 0) + 1
-        return Scale(self._quantile(still, MILLION // 2), self._quantile(still, self.level))
+        most = self._quantile(still, MILLION * KEPT_PERCENT // 100)
+        return Scale(self._quantile(still, MILLION // 2), most + correction)
 
     def _quantile(self, still: Mapping[int, int], level: int) -> int:
         """The score not exceeded by ``level`` millionths of all waits; waits still going on may last for any time.
@@ -211,13 +206,10 @@ class Open(Struct, frozen=True):
 class Class(Struct):
     """The waits of one age and size: what was learned of them, and the open promises."""
 
+    number: int = 0
     calibration: Calibration = field(default_factory=Calibration)
     open: dict[str, Open] = field(default_factory=dict)
     """workload uid -> promise"""
-
-    def scale(self, now: int) -> Scale:
-        """How to read projections at this log time (ms)."""
-        return self.calibration.scale((promise.projected, max(now - promise.at, 0)) for promise in self.open.values())
 
 
 class Wait(Struct):
@@ -239,6 +231,10 @@ class Promises(Struct):
     durations: Durations = field(default_factory=Durations)
     classes: dict[int, Class] = field(default_factory=dict)
     """By number."""
+    ages: dict[int, int] = field(default_factory=dict)
+    """number of an age -> correction, in scores"""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """number of a size -> correction, in scores"""
     waits: dict[str, Wait] = field(default_factory=dict)
     """workload uid -> wait"""
     next_at: int = 0
@@ -264,12 +260,26 @@ class Promises(Struct):
             promise = known.open.pop(uid)
             known.calibration.waited(promise.projected, now - promise.at)
             if promise.latest and not promise.broken:
-                known.calibration.settled(kept=now <= promise.latest)
+                self.settled(known, kept=now <= promise.latest)
 
     def of(self, uid: str, request: Mapping[str, int], now: int) -> Class:
         """What is known of waits as long and as large as the wait of a job."""
         wait = self.waits.get(uid)
         return self.classes.get(class_of(now - wait.since if wait is not None else 0, request), Class())
+
+    def scale(self, known: Class, now: int) -> Scale:
+        """How to read projections of a class at this log time (ms)."""
+        lasting = ((promise.projected, max(now - promise.at, 0)) for promise in known.open.values())
+        age, size = divmod(known.number, SIZES)
+        return known.calibration.scale(lasting, self.ages.get(age, CAREFUL) + self.sizes.get(size, CAREFUL))
+
+    def settled(self, known: Class, *, kept: bool) -> None:
+        """Learn from a settled promise."""
+        known.calibration.kept += kept
+        known.calibration.broken += not kept
+        step = -STEP if kept else RISE * STEP
+        for corrections, number in zip((self.ages, self.sizes), divmod(known.number, SIZES), strict=True):
+            corrections[number] = max(min(corrections.get(number, CAREFUL) + step, MOST), LEAST)
 
     def first(self, uid: str) -> int:
         """The latest start (log time, ms) that was promised to a waiting job first; 0 before a promise."""
@@ -297,11 +307,11 @@ class Promises(Struct):
             age = age_of(now - wait.since)
             wait.due = _due_at(wait.since, age + 1, uid)
             number = class_of(now - wait.since, queues.jobs[uid].demand.request)
-            known = self.classes.setdefault(number, Class())
+            known = self.classes.setdefault(number, Class(number))
             if uid in known.open:
                 continue
             if number not in scales:
-                scales[number] = known.scale(now)
+                scales[number] = self.scale(known, now)
             latest = now + scales[number].bound(projected.wait) if known.calibration.ready else 0
             known.open[uid] = Open(now, projected.wait, latest)
             wait.classes.append(number)
@@ -317,5 +327,5 @@ class Promises(Struct):
         for known in self.classes.values():
             for uid, promise in known.open.items():
                 if promise.latest and not promise.broken and now > promise.latest:
-                    known.calibration.settled(kept=False)
+                    self.settled(known, kept=False)
                     known.open[uid] = Open(promise.at, promise.projected, promise.latest, broken=True)

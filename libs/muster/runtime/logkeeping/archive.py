@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from muster.audit.judge import heard
 from muster.core.docket import Docket, Judge
 from muster.events.envelope import UNREADABLE, Stored, UnknownEventError, UnreadableCommitError, decode_commit
+from muster.model.language import say
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -107,15 +108,31 @@ def read_manifest(folder: Path) -> ArchiveManifest:
     try:
         manifest = _manifests.decode(path.read_bytes())
     except FileNotFoundError as err:
-        raise ArchiveError(f"{folder} is no archive: it has no {MANIFEST}") from err
+        raise ArchiveError(
+            say("{folder} is no archive: it has no {manifest}", folder=folder, manifest=MANIFEST)
+        ) from err
     except UNREADABLE as err:
-        raise ArchiveError(f"{path} is no manifest of an archive: {err}") from err
+        raise ArchiveError(say("{path} is no manifest of an archive: {err}", path=path, err=err)) from err
     if manifest.format != FORMAT:
-        raise ArchiveError(f"{path} has format {manifest.format} and this build reads {FORMAT}; upgrade it")
+        raise ArchiveError(
+            say(
+                "{path} has format {given} and this build reads {known}; upgrade it",
+                path=path,
+                given=manifest.format,
+                known=FORMAT,
+            )
+        )
     follows = 1
     for segment in manifest.segments:
         if segment.first != follows or segment.last < segment.first or "/" in segment.file:
-            raise ArchiveError(f"{path}: {segment.file} does not follow sequence {follows - 1}; commits are missing")
+            raise ArchiveError(
+                say(
+                    "{path}: {file} does not follow sequence {follows}; commits are missing",
+                    path=path,
+                    file=segment.file,
+                    follows=follows - 1,
+                )
+            )
         follows = segment.last + 1
     return manifest
 
@@ -151,11 +168,20 @@ class ArchiveWriter:
                 self.manifest.log_id, self.manifest.generation = log_id, generation
             elif held != (log_id, generation):
                 raise ArchiveError(
-                    f"{folder} holds log {held[0]}, generation {held[1]}, and not {log_id}, generation {generation}; "
-                    "give each log a folder of its own"
+                    say(
+                        "{folder} holds log {held_log}, generation {held_generation}, and not {log_id}, "
+                        "generation {generation}; give each log a folder of its own",
+                        folder=folder,
+                        held_log=held[0],
+                        held_generation=held[1],
+                        log_id=log_id,
+                        generation=generation,
+                    )
                 )
         elif any(folder.iterdir()):
-            raise ArchiveError(f"{folder} holds other things; give an empty folder, or one that does not exist")
+            raise ArchiveError(
+                say("{folder} holds other things; give an empty folder, or one that does not exist", folder=folder)
+            )
         else:
             size = commits or SEGMENT_COMMITS
             self.manifest = ArchiveManifest(cell=cell, log_id=log_id, generation=generation, segment_commits=size)
@@ -186,7 +212,14 @@ class ArchiveWriter:
     def write(self, seq: int, body: bytes, trace: str = "", subject: str = "", stored_at: int = 0) -> None:
         """Take the commit that follows, as the log has it."""
         if seq != self.after + 1:
-            raise ArchiveError(f"{self.folder}: sequence {seq} follows {self.after}; commits are missing")
+            raise ArchiveError(
+                say(
+                    "{folder}: sequence {seq} follows {after}; commits are missing",
+                    folder=self.folder,
+                    seq=seq,
+                    after=self.after,
+                )
+            )
         if self._open is None:
             self._open = _Segment(self.folder, seq)
         self._open.write(line_of(seq, body, trace, subject, stored_at), seq, body)
@@ -209,7 +242,14 @@ class ArchiveWriter:
         if old is not None:
             segments = segments[:-1]
             if made.last < old.last:
-                raise ArchiveError(f"{self.folder} holds sequences up to {old.last}, and the log ends at {made.last}")
+                raise ArchiveError(
+                    say(
+                        "{folder} holds sequences up to {last}, and the log ends at {end}",
+                        folder=self.folder,
+                        last=old.last,
+                        end=made.last,
+                    )
+                )
         self.manifest.segments = [*segments, made]
         self._save()
         if old is not None and old.file != made.file:
@@ -310,12 +350,18 @@ def read_lines(folder: Path, manifest: ArchiveManifest | None = None) -> Iterato
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 if digest != segment.sha256:
                     raise ArchiveError(
-                        f"{path} is damaged: its sha256 is {digest}, and {MANIFEST} says {segment.sha256}"
+                        say(
+                            "{path} is damaged: its sha256 is {digest}, and {manifest} says {sha256}",
+                            path=path,
+                            digest=digest,
+                            manifest=MANIFEST,
+                            sha256=segment.sha256,
+                        )
                     )
                 file.seek(0)
                 yield from _of_segment(path, file, segment)
         except FileNotFoundError as err:
-            raise ArchiveError(f"{path} is missing; {MANIFEST} names it") from err
+            raise ArchiveError(say("{path} is missing; {manifest} names it", path=path, manifest=MANIFEST)) from err
 
 
 def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[ArchivedCommit]:
@@ -325,13 +371,30 @@ def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Archi
             try:
                 line_read = _lines.decode(line)
             except UNREADABLE as err:
-                raise ArchiveError(f"{path}: what follows sequence {seq} is no commit: {err}") from err
+                raise ArchiveError(
+                    say("{path}: what follows sequence {seq} is no commit: {err}", path=path, seq=seq, err=err)
+                ) from err
             if line_read.seq != seq + 1:
-                raise ArchiveError(f"{path}: sequence {line_read.seq} follows {seq}; commits are missing")
+                raise ArchiveError(
+                    say(
+                        "{path}: sequence {seq} follows {before}; commits are missing",
+                        path=path,
+                        seq=line_read.seq,
+                        before=seq,
+                    )
+                )
             seq = line_read.seq
             yield line_read
     if seq != segment.last:
-        raise ArchiveError(f"{path} ends at sequence {seq}, and {MANIFEST} says {segment.last}")
+        raise ArchiveError(
+            say(
+                "{path} ends at sequence {seq}, and {manifest} says {last}",
+                path=path,
+                seq=seq,
+                manifest=MANIFEST,
+                last=segment.last,
+            )
+        )
 
 
 MAX_LINE = 8 * 1024 * 1024

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from muster.bus.log import Body
+from muster.model.language import say
 from muster.ports import LogIdentity
 from muster.runtime.logkeeping.archive import (
     SEGMENT_COMMITS,
@@ -76,9 +77,15 @@ async def archive(
         begun, first = writer.manifest.end, writer.after + 1
         if first < identity.origin:
             raise ArchiveError(
-                f"the log of cell {identity.cell} begins at sequence {identity.origin}: the generations before were "
-                f"deleted, and {folder} ends at {begun}; go on with the archive that has them, or export a file "
-                "(`muster export --out`), which begins with the states of the stages"
+                say(
+                    "the log of cell {cell} begins at sequence {origin}: the generations before were "
+                    "deleted, and {folder} ends at {begun}; go on with the archive that has them, or export "
+                    "a file (`muster export --out`), which begins with the states of the stages",
+                    cell=identity.cell,
+                    origin=identity.origin,
+                    folder=folder,
+                    begun=begun,
+                )
             )
         async for body in log.bodies(writer.after):
             writer.write(body.seq, body.data, body.trace, body.subject, body.stored_at)

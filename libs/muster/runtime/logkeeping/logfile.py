@@ -22,6 +22,7 @@ from msgspec import Struct
 from muster.core.docket import Docket, Judge
 from muster.core.stage import StageState
 from muster.events.envelope import UNREADABLE, Stored, UnknownEventError, UnreadableCommitError, encode_commit
+from muster.model.language import say
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.archive import (
     ArchivedCommit,
@@ -95,20 +96,34 @@ def read_log(path: Path) -> Generator[Stored, None, None]:
         try:
             for number, line in enumerate(bounded_lines(file, _BASE), start=1):
                 if empty and not line.strip():
-                    raise LogFileError(f"{path} line {number} is not a commit of an exported log: it is empty")
+                    raise LogFileError(
+                        say(
+                            "{path} line {number} is not a commit of an exported log: it is empty",
+                            path=path,
+                            number=number,
+                        )
+                    )
                 empty = not line.strip()
                 if not empty and not line.startswith(_BASE):
                     stored = _stored(path, number, line)
                     if before is not None and stored.seq != before + 1:
                         raise LogFileError(
-                            f"{path} line {number}: sequence {stored.seq} follows {before}; commits are missing"
+                            say(
+                                "{path} line {number}: sequence {seq} follows {before}; commits are missing",
+                                path=path,
+                                number=number,
+                                seq=stored.seq,
+                                before=before,
+                            )
                         )
                     before = stored.seq
                     yield judge.hear(stored)
         except UnknownEventError as err:
             raise LogFileError(f"{path} line {number}: {err}") from err
         except (EOFError, zlib.error, gzip.BadGzipFile) as err:
-            raise LogFileError(f"{path} is cut off or damaged after line {number}: {err}") from err
+            raise LogFileError(
+                say("{path} is cut off or damaged after line {number}: {err}", path=path, number=number, err=err)
+            ) from err
 
 
 def read_base(path: Path) -> list[Snapshot]:
@@ -126,7 +141,9 @@ def read_base(path: Path) -> list[Snapshot]:
                     break
                 snapshots.append(_bases.decode(line).base)
         except (EOFError, zlib.error, gzip.BadGzipFile, *UNREADABLE) as err:
-            raise LogFileError(f"{path} line {len(snapshots) + 1} is no state of a stage: {err}") from err
+            raise LogFileError(
+                say("{path} line {number} is no state of a stage: {err}", path=path, number=len(snapshots) + 1, err=err)
+            ) from err
     return snapshots
 
 
@@ -147,7 +164,15 @@ def _stored(path: Path, number: int, line: bytes) -> Stored:
     except UnknownEventError as err:
         raise LogFileError(f"{path} line {number}: {err}") from err
     except (*UNREADABLE, UnreadableCommitError) as err:
-        raise LogFileError(f"{path} line {number} is not a commit of an exported log: {err}{cut_off}") from err
+        raise LogFileError(
+            say(
+                "{path} line {number} is not a commit of an exported log: {err}{cut_off}",
+                path=path,
+                number=number,
+                err=err,
+                cut_off=cut_off,
+            )
+        ) from err
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:

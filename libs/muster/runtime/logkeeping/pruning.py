@@ -25,6 +25,7 @@ from muster.core.stage import StageState
 from muster.events import subjects
 from muster.events.envelope import Stored
 from muster.events.public import parse_ce_id
+from muster.model.language import say
 from muster.ports import LogIdentity, RollError
 from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
 from muster.runtime.logkeeping.rolling import restored, seats
@@ -82,22 +83,42 @@ async def _oldest(js: JetStream, identity: LogIdentity, generation: int) -> Seal
     cell = identity.cell
     if generation == identity.generation:
         raise PruneError(
-            f"generation {generation} of cell {cell} is in force: it can be deleted once `muster log roll` has "
-            "sealed it and the next one goes on"
+            say(
+                "generation {generation} of cell {cell} is in force: it can be deleted once `muster log "
+                "roll` has sealed it and the next one goes on",
+                generation=generation,
+                cell=cell,
+            )
         )
     if generation not in [kept.generation for kept in there]:
         names = ", ".join(str(kept.generation) for kept in there) or "none"
         raise PruneError(
-            f"cell {cell} has no sealed generation {generation} (sealed ones: {names}); see `muster log info`"
+            say(
+                "cell {cell} has no sealed generation {generation} (sealed ones: {names}); see `muster log info`",
+                cell=cell,
+                generation=generation,
+                names=names,
+            )
         )
     if generation != there[0].generation:
         raise PruneError(
-            f"generation {generation} of cell {cell} comes after {there[0].generation}, which is still there: delete "
-            "the oldest first, so that what is left has no hole"
+            say(
+                "generation {generation} of cell {cell} comes after {oldest}, which is still there: "
+                "delete the oldest first, so that what is left has no hole",
+                generation=generation,
+                cell=cell,
+                oldest=there[0].generation,
+            )
         )
     info = await js.info(subjects.log_stream(cell, generation))
     if info is None or not info.config.get("sealed"):
-        raise PruneError(f"generation {generation} of cell {cell} is not sealed; `muster log roll` seals one")
+        raise PruneError(
+            say(
+                "generation {generation} of cell {cell} is not sealed; `muster log roll` seals one",
+                generation=generation,
+                cell=cell,
+            )
+        )
     return there[0]
 
 
@@ -113,7 +134,11 @@ async def _check_states(js: JetStream, identity: LogIdentity) -> None:
             restored(base, seats())
         except (BusError, RollError) as err:
             raise PruneError(
-                f"generation {wanted} would have nothing to begin with, so what is before it is still needed: {err}"
+                say(
+                    "generation {wanted} would have nothing to begin with, so what is before it is still needed: {err}",
+                    wanted=wanted,
+                    err=err,
+                )
             ) from err
 
 
@@ -121,11 +146,24 @@ async def _check_archive(js: JetStream, identity: LogIdentity, sealed: Sealed, f
     """That the archive has the very bytes of the generation, and its public events have been published."""
     manifest = read_manifest(folder)
     if manifest.cell != identity.cell:
-        raise PruneError(f"{folder} is the archive of cell {manifest.cell}, and not of {identity.cell}")
+        raise PruneError(
+            say(
+                "{folder} is the archive of cell {cell}, and not of {wanted}",
+                folder=folder,
+                cell=manifest.cell,
+                wanted=identity.cell,
+            )
+        )
     if manifest.end < sealed.last:
         raise PruneError(
-            f"{folder} ends at sequence {manifest.end}, and generation {sealed.generation} at {sealed.last}: bring it "
-            f"up to date with `muster export --segments {folder}`"
+            say(
+                "{folder} ends at sequence {end}, and generation {generation} at {last}: bring it up to "
+                "date with `muster export --segments {folder}`",
+                folder=folder,
+                end=manifest.end,
+                generation=sealed.generation,
+                last=sealed.last,
+            )
         )
     mine = [segment for segment in manifest.segments if segment.last >= sealed.first and segment.first <= sealed.last]
     manifest.segments = mine
@@ -148,8 +186,12 @@ def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> No
     line = next(lines, None)
     if line is None or line.seq != body.seq or line.body != body.data:
         raise PruneError(
-            f"{folder} does not have sequence {body.seq} as the log has it: it is the archive of something else; "
-            "take the right one, or begin a new one with `muster export --segments`"
+            say(
+                "{folder} does not have sequence {seq} as the log has it: it is the archive of something "
+                "else; take the right one, or begin a new one with `muster export --segments`",
+                folder=folder,
+                seq=body.seq,
+            )
         )
 
 
@@ -166,6 +208,10 @@ def _check_published(identity: LogIdentity, sealed: Sealed, stored: Stored) -> N
     for index, event in enumerate(commit.events):
         if public_event(identity.cell, sealed.generation, stored.seq, index, commit.at, event) is not None:
             raise PruneError(
-                f"the publisher has not published sequence {stored.seq} of generation {sealed.generation}: wait until "
-                "the publisher has caught up, or start it"
+                say(
+                    "the publisher has not published sequence {seq} of generation {generation}: wait until "
+                    "the publisher has caught up, or start it",
+                    seq=stored.seq,
+                    generation=sealed.generation,
+                )
             )

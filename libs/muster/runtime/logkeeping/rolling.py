@@ -23,6 +23,7 @@ from muster.core.reading.watched import WATCHED
 from muster.core.reading.watcher import Watcher
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored, body_hash
+from muster.model.language import say
 from muster.ports import (
     Clock,
     Fingerprint,
@@ -116,7 +117,13 @@ class States:
         made = [make_snapshot(identity, *seat, state) for seat, state in sorted(self.states.items())]
         for snapshot, (_, state) in zip(made, sorted(self.states.items()), strict=True):
             if encode_state(decode_state(snapshot.body, type(state))) != snapshot.body:
-                raise RollError(f"the state of {snapshot.stage}/{snapshot.shard} does not survive being kept")
+                raise RollError(
+                    say(
+                        "the state of {stage}/{shard} does not survive being kept",
+                        stage=snapshot.stage,
+                        shard=snapshot.shard,
+                    )
+                )
         return made
 
 
@@ -129,8 +136,11 @@ def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) 
         kept = by_seat.get(seat)
         if kept is None or kept.schema != state_schema(kind):
             raise RollError(
-                f"the state of {'/'.join(seat)} that the log begins with is not one of this version's; "
-                "use the version that wrote it, or begin from the cluster: `muster log roll --from-cluster`"
+                say(
+                    "the state of {seat} that the log begins with is not one of this version's; use the "
+                    "version that wrote it, or begin from the cluster: `muster log roll --from-cluster`",
+                    seat="/".join(seat),
+                )
             )
         states[seat] = decode_state(kept.body, kind)
     return states

@@ -529,7 +529,7 @@ def promises_of(
             continue
         known = promises.of(uid, state.queues.jobs[uid].demand.request, now)
         if id(known) not in scales:
-            scales[id(known)] = known.scale(now)
+            scales[id(known)] = promises.scale(known, now)
         without[uid] = replace(_promised(known, scales[id(known)], projected.wait, now), first=promises.first(uid))
     return without
 
@@ -538,7 +538,7 @@ def promised(state: ReadState, wait: int, request: Vector, now: int) -> Promise:
     """The promise for a projected wait (ms), for a job that is not in the queues."""
     known = state.promises.of("", request, now)
     why = _unknown(state, known)
-    return Promise(why=why) if why else _promised(known, known.scale(now), wait, now)
+    return Promise(why=why) if why else _promised(known, state.promises.scale(known, now), wait, now)
 
 
 def _promised(known: Class, scale: Scale, wait: int, now: int) -> Promise:

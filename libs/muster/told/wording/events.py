@@ -490,7 +490,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     d.PodsAwaited: (
         "looks",
-        lambda e, _: say("pods of it are lacking: its Events since {since} are read", since=rfc3339(e.since)),
+        lambda e, _: say("some of its pods are missing: its Events since {since} are read", since=rfc3339(e.since)),
     ),
     d.GangAdmitted: ("admitted", events_jobs.admitted),
     d.GangAwaitingNodes: ("lacks nodes", nodewords.awaits_nodes),

@@ -116,6 +116,8 @@ def with_the_rest(shown: Reason, status: JobStatus) -> Reason:
 
 def headline(status: JobStatus) -> str:
     """One short sentence, without a full stop: jobs that wait for the same amount of the same limit read alike."""
+    if status.code == "Reserved":
+        return say("Its quota is reserved; next it is admitted")
     if not isinstance(status.values, Short) or status.code != "InsufficientQuota":
         return first_sentence(reason(status).text)
     wanting = Wanting(status.values.refusal)

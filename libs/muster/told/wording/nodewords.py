@@ -417,7 +417,7 @@ def room_made(event: d.EvictionOrdered, around: Happening) -> str:
 def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
     """The pods that wait for quota."""
     return say(
-        "the nodes have places for {pods}: their quota is asked for",
+        "the nodes have places for {pods}; quota is asked for",
         pods=counted(len(event.pods) + len(event.beside), "pod"),
     )
 
@@ -434,6 +434,8 @@ def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
     """How many pods get nodes, and which nodes."""
     where = listed_nodes(around.nodes, around.more) if around.nodes else _where((pod.node, 1) for pod in event.pods)
     whose = say(" of {gangs}", gangs=say(" and ").join(event.gangs[:5])) if event.gangs else ""
+    if not whose and (around.number or len(event.pods)) == 1:
+        return say("placed on {where}", where=where.removesuffix(" (1)"))
     return say(
         "{number}{whose} placed on {where}",
         number=counted(around.number or len(event.pods), "pod"),

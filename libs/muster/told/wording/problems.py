@@ -213,7 +213,7 @@ TEMPLATES: dict[str, str] = {
     "too_many_at_once": "{count:pod} would have to start at once, more than {most}",
     "too_few_pods": "gang {gang} needs {needs} and has {has}",
     "pods_lost": "{running} of its pods run, {lacks} more are needed",
-    "no_pods": "no pod of it was made for {seconds} s; `kubectl describe` names the refusal of the pods",
+    "no_pods": "none of its pods was created within {seconds} s; `kubectl describe` names the refusal of the pods",
     "pods_refused": "the cluster refuses its pods: {said!r}",
     "rest_refused": "{pods:pod} of it ran, and the cluster refused the rest for {seconds} s",
     "few_have_nodes": "for {seconds} s {bound} of its {pods} pods have a node, and {together} start together",

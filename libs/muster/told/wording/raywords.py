@@ -67,7 +67,7 @@ def unit_text(unit: elastic.GrowthUnit) -> str:
 def option(unit: elastic.GrowthOption) -> str:
     """``3 x small 1``, or ``small 3 together``."""
     if unit.groups and max(unit.groups.values()) == 1 and len(unit.groups) == 1:
-        return f"{unit.times} x {next(iter(unit.groups))}"
+        return say("{times} x {group}", times=unit.times, group=next(iter(unit.groups)))
     together = say("{counts} together", counts=counts(unit.groups))
     return together if unit.times == 1 else say("{times} x ({together})", times=unit.times, together=together)
 
@@ -119,15 +119,15 @@ def denied(event: elastic.GrowthDenied) -> str:
             never=never,
         )
     first = say(
-        "{counts} more for {cluster} do not fit: {refusal}{never}",
-        counts=counts(event.groups),
+        "{cluster} cannot grow by {groups}: {refusal}{never}",
+        groups=_of_groups(event.groups),
         cluster=event.cluster,
         refusal=refused_by(event.short),
         never=never,
     )
     rest = [other for other in event.others if PENDING not in other.groups]
     others = [
-        say("nor do {counts}: {refusal}", counts=counts(other.groups), refusal=refused_by(other.short))
+        say("nor by {groups}: {refusal}", groups=_of_groups(other.groups), refusal=refused_by(other.short))
         for other in rest[:SHOWN]
     ]
     others += [say("its upgrade waits for {refusal}", refusal=refused_by(upgrade))] if upgrade is not None else []
