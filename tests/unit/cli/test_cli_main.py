@@ -163,7 +163,7 @@ def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(com
     [
         ("main:run", ["--help"], 100),
         ("completing:proposed", ["ls", "--st"], 110),
-        ("main:run", ["ls", "--log", "none"], 520),
+        ("main:run", ["ls", "--log", "none"], 521),
         ("main:run", ["why", "x", "--log", "none"], 540),
         ("main:run", ["queue", "tree", "--log", "none"], 535),
         ("main:run", ["doctor", "--url", "none"], 620),
