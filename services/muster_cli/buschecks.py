@@ -10,12 +10,14 @@ from muster.bus.errors import BusError, ConnectError, ForbiddenError
 from muster.bus.fills import ALARM_PERCENT as STORE_PERCENT
 from muster.bus.fills import Fill, fills, reserves
 from muster.bus.jetstream import JetStream
+from muster.bus.shares import Filled, filled
 from muster.bus.streams import Limits
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.language import listed, say
 from muster.model.text import span
 from muster.ports import Clock, LogGapError, LogGoneError
 from muster.runtime.endings import endings
+from muster.runtime.logkeeping.budget import WINDOW_S
 from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster.serving.board import off_in
 from muster_cli.endchecks import end_findings
@@ -92,9 +94,21 @@ async def _of_log(reading: LogReading, clock: Clock, store: int) -> list[Finding
     identity = reading.log.identity
     reserved = reserves(identity.cell, Limits(max_bytes=state.usage.max_bytes))
     stores = store_findings(await fills(reading.js, identity), reserved, store)
+    closed = closed_stages(await filled(reading.js, identity))
     view = await _by_the_log(reading, after)
     ends = end_findings(state, ended)
-    return [*ends, *judged(state, place, before, after), *stores, *view]
+    return [*ends, *closed, *judged(state, place, before, after), *stores, *view]
+
+
+def closed_stages(log: Filled) -> list[Finding]:
+    """The stages of which the log takes nothing for a while."""
+    detail = say(
+        "the log takes nothing from it: it wrote more than its part of the log in {minutes} minutes, and the keeper "
+        "opens it after as long a time",
+        minutes=int(WINDOW_S // 60),
+    )
+    way_out = say("raise log_max_bytes or log_stage_percent; `muster log voids` lists what a defect wrote")
+    return [Finding("bad", say("stage {stage}", stage=stage), detail, way_out) for stage in log.closed]
 
 
 def store_findings(streams: Sequence[Fill], reserved: int, store: int) -> list[Finding]:

@@ -20,6 +20,7 @@ from muster.bus.connection import no_responders
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
+from muster.bus.shares import filled
 from muster.core.cell.deciders import DECIDERS
 from muster.core.docket import Docket, Judge
 from muster.events import subjects
@@ -29,6 +30,7 @@ from muster.events.envelope import Commit, Stored, encode_commit
 from muster.events.system import TimeReached
 from muster.model.keys import Ref
 from muster.ports import LogFullError
+from muster_cli.buschecks import closed_stages
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
@@ -207,6 +209,9 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
         (told,) = notes.of("log_stage_closed")
         assert told["stage"] == "autoscaler_bridge"
         assert int(str(told["bytes"])) > SMALL.max_bytes // 5
+        assert [finding.title for finding in closed_stages(await filled(js, log.identity))] == [
+            "stage autoscaler_bridge"
+        ]
 
         size = (await log.usage()).bytes
         own_subject = subjects.log_subject("main", 1, "autoscaler_bridge", "0")

@@ -17,7 +17,7 @@ from muster.model.workload import Workload
 CHILD_GRACE_MS = 60_000
 """How long an ended workload stays charged without proof: its named child was never seen (counted from the moment at
 which nothing of it is seen), or its controller was not seen to act on the resume (counted from the resume: a controller
-that acted while nobody watched has left nothing, and a slow one makes its pods within this time).
+that acted while the watcher was away has left nothing, and a slow one makes its pods within this time).
 """
 
 SETTLE_GRACE_MS = 30_000

@@ -243,7 +243,7 @@ RETIRED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "borrow-freely": {},
     "preset": {"fair": ("order", "share"), "checkpointed": ("least-attained", "4h,32h")},
 }
-"""Annotations that an earlier build had, each with what to write instead of a value: (annotation, its value). A tree
+"""Annotations of an earlier build: {annotation: {its value: (another annotation, the value of that)}}. A tree
 with one is refused, and so does not decide otherwise in silence.
 """
 KNOWN = (*_READERS, *_CHECKED)
