@@ -30,12 +30,12 @@ from muster.events.envelope import Commit, Stored, encode_commit
 from muster.events.system import TimeReached
 from muster.model.keys import Ref
 from muster.ports import LogFullError
-from muster_cli.buschecks import closed_stages
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.runners.leader import AnyLeader, Leader
+from muster_cli.buschecks import closed_stages
 
 ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), attempt=1, queue="q")
 
