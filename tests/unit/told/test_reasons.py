@@ -41,6 +41,7 @@ NO_REASONS = {
     "cpu",
     "charge_pods",
     "rule_profile",
+    "capacity",
     "kind",
 }
 """Fields with a closed set of values that say what something is, not why."""

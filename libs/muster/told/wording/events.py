@@ -30,9 +30,8 @@ from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, few, lower, shorten, span
 from muster.told.codes.happenings import Happening
 from muster.told.codes.values import Counted
-from muster.told.wording import events_jobs, explain, meanings, nodewords, problems, raywords, reasons
+from muster.told.wording import events_jobs, explain, meanings, nodewords, pods, problems, raywords, reasons
 from muster.told.wording.explain import terms
-from muster.told.wording.pods import matter
 from muster.told.wording.queuewords import told_shares
 
 # --- the cell ---------------------------------------------------------------------------------------------------------
@@ -223,7 +222,9 @@ def _pod(event: facts.PodObserved) -> str:
     phase = say("finished") if pod.over else say("running") if pod.running else say("pending")
     where = say(" on {node}", node=pod.node) if pod.node else ""
     why = (
-        say("; {code}: {matter}", code=pod.trouble.code, matter=matter(pod.trouble)) if pod.trouble is not None else ""
+        say("; {code}: {matter}", code=pod.trouble.code, matter=pods.matter(pod.trouble))
+        if pod.trouble is not None
+        else ""
     )
     return f"{phase}{where}{why}"
 
@@ -497,12 +498,12 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     d.GangDeferred: ("no nodes", _alone(nodewords.lacks_nodes)),
     d.PlacesFound: ("room", _alone(nodewords.room)),
     d.PlacesReleased: ("places free", _alone(nodewords.given_back)),
-    gangs.PodsProposed: ("asks quota", nodewords.pods_proposed),
+    gangs.PodsProposed: ("asks quota", pods.pods_proposed),
     gangs.PodsReserved: (
         "may start",
         lambda e, _: say("{pods} charged, or counted in no quota", pods=counted(len(e.pods), "pod")),
     ),
-    gangs.PodsDenied: ("denied", nodewords.pods_denied),
+    gangs.PodsDenied: ("denied", pods.pods_denied),
     gangs.PodsPlaced: ("placed", nodewords.pods_placed),
     gangs.PodsReleased: ("pods free", nodewords.pods_released),
     gangs.GangHeldBack: ("held back", _alone(nodewords.held_back)),

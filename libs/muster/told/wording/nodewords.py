@@ -21,8 +21,7 @@ from muster.model.gang import PodGroup, Verdict
 from muster.model.language import listed, say, say_many, upper
 from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal
-from muster.model.problem import FieldProblem, problem
-from muster.model.problemcodes import ProblemCode
+from muster.model.problem import FieldProblem
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, few
 from muster.model.victims import Victim
@@ -412,22 +411,6 @@ def room_made(event: d.EvictionOrdered, around: Happening) -> str:
         why=why,
         beside=beside,
     )
-
-
-def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
-    """The pods that wait for quota."""
-    return say(
-        "the nodes have places for {pods}; quota is asked for",
-        pods=counted(len(event.pods) + len(event.beside), "pod"),
-    )
-
-
-def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
-    """Why pods with places wait."""
-    if event.short is None:
-        code: ProblemCode = "queue_takes_no_pods" if event.unknown else "queue_paused"
-        return problems.line(problem("", code, queue=event.queue))
-    return explain.waiting_for_quota(event.short).text
 
 
 def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:

@@ -1,14 +1,19 @@
-"""Why pods do not run, in words: the pod, the trouble, and the way out."""
+"""Why pods do not run or wait for quota, in words: the pod, the trouble, and the way out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster.events import gangs
 from muster.model.closed import total
 from muster.model.language import listed, say, upper
 from muster.model.podtrouble import PodCode, PodTrouble
+from muster.model.problem import problem
+from muster.model.problemcodes import ProblemCode
 from muster.model.text import counted, span
 from muster.told.codes.codetable import HeldUp
+from muster.told.codes.happenings import Happening
+from muster.told.wording import explain, problems
 from muster.told.wording.explain import Reason
 
 FILE = "libs/muster/told/wording/pods.py"
@@ -130,3 +135,19 @@ def since(held: HeldUp, now: int) -> str:
     """The reason for people, with the duration of the trouble."""
     ago = say(" for {ago}", ago=span(max(0, now - held.first.since) // 1000 * 1000)) if not held.first.over else ""
     return say("{code}{ago}: {text}", code=held.code, ago=ago, text=reason(held).text)
+
+
+def pods_proposed(event: gangs.PodsProposed, _around: Happening) -> str:
+    """The pods that wait for quota."""
+    return say(
+        "the nodes have places for {pods}; quota is asked for",
+        pods=counted(len(event.pods) + len(event.beside), "pod"),
+    )
+
+
+def pods_denied(event: gangs.PodsDenied, _around: Happening) -> str:
+    """Why pods with places wait."""
+    if event.short is None:
+        code: ProblemCode = "queue_takes_no_pods" if event.unknown else "queue_paused"
+        return problems.line(problem("", code, queue=event.queue))
+    return explain.waiting_for_quota(event.short).text

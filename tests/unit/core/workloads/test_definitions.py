@@ -240,7 +240,7 @@ def test_nodes_labels_and_memory_of_spark_are_read_from_its_settings_too() -> No
     assert (driver.request["memory"], executor.request["memory"]) == (1408 << 20, 2048 << 20)
     assert found.labels["kai.scheduler/queue"] == "research"
     app["spec"]["sparkConf"]["spark.kubernetes.scheduler.name"] = "volcano"
-    assert found.switch.templates and not read(app).switch.templates, "its pods are another scheduler's"
+    assert all(template.elsewhere for template in read(app).switch.templates), "its pods are another scheduler's"
 
 
 def test_the_field_of_a_role_wins_over_the_setting_of_spark() -> None:
