@@ -16,7 +16,7 @@ from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
 from muster.core.quota.accounting import accountantfolds, claimfolds, growth, podasks, sharing, suspending
-from muster.core.quota.accounting.rechecks import charge_due, usage_changed
+from muster.core.quota.accounting.rechecks import charge_due, on_nodes, usage_changed
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import Scratch, chain_of, demand_of
 from muster.core.quota.endings import release_reason
@@ -227,12 +227,14 @@ class QuotaAccountant(Stage[AccountantState]):
         for uid in state.due_adoption:
             if uid in state.standalone:
                 adopted = standalone.adoption(state.ledger, state.standalone[uid])
+                adopted = structs.replace(adopted, request=on_nodes(state, uid, adopted.queue, adopted.request))
                 scratch.add(adopted.queue, adopted.demand)
                 yield adopted
                 continue
             workload = state.workloads[uid]
             queue = adopting_leaf(state, workload)
             demand = demand_of(state.ledger.tree_of(queue), workload, state.priorities.get(uid), queue=queue)
+            demand = structs.replace(demand, request=on_nodes(state, uid, queue, demand.request))
             scratch.add(queue, demand)
             yield WorkloadAdopted(
                 cause=state.causes[uid],

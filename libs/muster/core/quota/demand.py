@@ -489,21 +489,37 @@ def _by_flavor(
     return dict(sorted((request | parts).items())) if parts else request
 
 
-def live_by_flavor(
-    tree: QuotaTree | None, amounts: Vector, granted: Mapping[str, int], flavors: Mapping[str, Sequence[str]]
-) -> Vector:
-    """The amounts of running pods with the amounts by flavor, as far as the grant tells: all of the one flavor of a
-    workload; of several, what was granted there for as long as so much runs.
-    """
-    if tree is None or not flavors:
-        return amounts
-    used = {one for names in flavors.values() for one in names}
-    mine = [flavor for flavor in tree.flavors if flavor.name in used]
-    parts: Vector = {}
-    for flavor in mine:
-        for name in flavor.resources:
-            key, live = of_flavor(name, flavor.name), amounts.get(name, 0)
-            alone = granted.get(name, 0) == granted.get(key, 0)
-            if part := live if alone else min(live, granted.get(key, 0)):
-                parts[key] = part
+def all_of(tree: QuotaTree | None, amounts: Vector, names: Iterable[str]) -> Vector:
+    """Amounts that belong as a whole to each of these flavors, with the amounts by flavor."""
+    used = {*names}
+    mine = [flavor for flavor in tree.flavors if flavor.name in used] if tree is not None and used else []
+    parts = {of_flavor(name, one.name): amounts[name] for one in mine for name in one.resources if amounts.get(name)}
     return dict(sorted((amounts | parts).items())) if parts else amounts
+
+
+def totals_of(amounts: Mapping[str, int]) -> Vector:
+    """The amounts without the parts by flavor."""
+    return {name: amount for name, amount in amounts.items() if "@" not in name}
+
+
+def located(tree: QuotaTree | None, amounts: Vector, granted: Mapping[str, int], bound: Mapping[str, int]) -> Vector:
+    """Amounts of a job with their parts by flavor: of the nodes that its pods run on, the rest as granted.
+
+    ``bound``: the amounts of the pods with a node, by flavor too. Where the parts of the grant are more than the rest,
+    any of these parts may be the one that is left, and each counts. All of one granted flavor stays all of this flavor.
+    """
+    if tree is None or not tree.flavors:
+        return totals_of(amounts)
+    parts, keys = Vector(), tree.flavored
+    for total in dict.fromkeys(keys.values()):
+        whole = left = amounts.get(total, 0)
+        mine = {key: granted.get(key, 0) for key in keys if keys[key] == total}
+        mine = {key: whole if part and part == granted.get(total) else part for key, part in mine.items()}
+        for most in (mine, dict.fromkeys(mine, whole)):  # More pods may run than granted: first those as granted.
+            for key in mine:
+                part = min(max(min(bound.get(key, 0), most[key]) - parts.get(key, 0), 0), left)
+                parts[key], left = parts.get(key, 0) + part, left - part
+        rest = max(whole - bound.get(total, 0), 0)
+        for key, part in mine.items():
+            parts[key] += min(max(part - bound.get(key, 0), 0), rest)
+    return dict(sorted((totals_of(amounts) | {key: part for key, part in parts.items() if part}).items()))

@@ -16,13 +16,13 @@ from muster.core.quota import evictionrules
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth
 from muster.core.quota.candidates import Basis, Candidates, Giver, Objection, Run, Search, search
 from muster.core.quota.claims import Claim, times
-from muster.core.quota.demand import Charge, live_by_flavor
+from muster.core.quota.demand import Charge, all_of
 from muster.events.claims import ClaimOutcome
 from muster.events.decisions import PreemptionProposed
 from muster.events.elastic import GrowthOption, GrowthRequested
 from muster.model.demand import Demand
 from muster.model.elastic import PENDING, Counts, Elastic, ReplicaCost
-from muster.model.quota import Flavors, QuotaTree
+from muster.model.quota import Flavors, QuotaTree, flavor_names
 from muster.model.resources import Vector, add_into
 from muster.model.victims import PartialVictim
 from muster.model.workload import Workload
@@ -46,7 +46,7 @@ def asked_times(asked: GrowthRequested, groups: Counts) -> int:
 def cost_of(tree: QuotaTree | None, share: ReplicaCost, group: str, flavors: Flavors) -> Vector:
     """The charge of a replica, with its amounts by flavor. ``flavors``: of the pod sets of the cluster."""
     mine = {group: flavors[group]} if group in flavors else flavors if group == PENDING else {}
-    return live_by_flavor(tree, share.counted(tree), {}, mine)
+    return all_of(tree, share.counted(tree), flavor_names(mine))
 
 
 def demand_of_growth(asked: GrowthRequested, growth: GrowthOption, tree: QuotaTree | None, charge: Charge) -> Demand:

@@ -17,7 +17,7 @@ from muster.core.quota.accountantstate import (
     kept_ms,
 )
 from muster.core.quota.accounting import growth, podasks
-from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, touched
+from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, regrant, touched
 from muster.core.quota.accounting.suspending import looked, reduced, refused
 from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
@@ -139,7 +139,7 @@ def open_entry(state: AccountantState, event: QuotaReserved | WorkloadAdopted, a
     state.growths.pop(uid, None)
     state.claim_causes.pop(uid, None)
     tree = state.ledger.tree_of(event.queue)
-    entry.pods, entry.aside = event.pods, aside_of(tree, workload, event.request, event.flavors)
+    entry.pods, entry.aside = event.pods, aside_of(tree, workload, event.request)
     state.entries[uid] = entry
     _served(state, state.ledger.charge(uid, charge_of(event, at), claimant_of(event)))
     recheck(state, uid)
@@ -298,6 +298,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
     state.ledger.install(event.tree)
     if before is not None and before.gpus != event.tree.gpus:
         _gpus_changed(state, before.gpus, event.tree)
+    regrant(state, before.flavors if before is not None else (), event.tree)
     _trees_changed(state)
 
 
@@ -541,6 +542,17 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
     for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
         _pod_seen(state, at, state.sharing[uid])
     for uid in state.ledger.claims.going():
+        recheck(state, uid)
+    new = state.forest.relabelled.pop(event.node.ref.name, 0) is None
+    if new and any(tree.flavors for tree in state.ledger.trees.values()):
+        _types_changed(state, event.node.ref.name)
+
+
+def _types_changed(state: AccountantState, node: str) -> None:
+    """The pods of a node may run on another flavor now."""
+    for pod in [uid for uid, name in state.members.nodes.items() if name == node]:
+        _of_gang(state, state.members.owners[pod])
+    for uid in [uid for uid, pod in state.standalone.items() if pod.node == node]:
         recheck(state, uid)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from muster.core.quota.accountantstate import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.accounting.rechecks import over_of, recheck, running
+from muster.core.quota.accounting.rechecks import over_of, recheck, runs_as
 from muster.core.quota.candidates import Basis, basis
 from muster.core.quota.claims import is_down, times
 from muster.core.quota.demand import Scratch, chain_of
@@ -36,7 +36,7 @@ from muster.events.elastic import (
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import PENDING, Counts, ReplicaCost
 from muster.model.keys import Position, Ref
-from muster.model.resources import add_into, beyond, highest, positive
+from muster.model.resources import add_into, beyond, positive
 from muster.model.workload import ChildState
 
 # --- folds --------------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def _recharge(
         add_into(aside, beyond(share.runs(tree), cost), count)
         pods += count * share.hosts
     grant, aside = positive(grant), positive(aside)
-    request = highest(grant, running(state, entry, aside))
+    request = runs_as(state, entry, grant, aside)
     return {
         "ref": entry.ref,
         "attempt": entry.attempt,

@@ -6,27 +6,31 @@ grant later is charged as overuse. A Ray cluster that scales itself may make pod
 spec that are not counted (the helpers added by KubeRay, under profile ``ack``) are never charged; every amount on top
 is.
 
+Where the tree tells types of nodes apart, a running job is charged by the flavors of the nodes that its pods run on,
+before that by its grant; and the grant follows the pods.
+
 The due decisions of one workload are updated after each event about the workload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
 from muster.core.quota.accounting.suspending import ends_at, look_at, note_lack, note_overuse, note_short, note_unbound
 from muster.core.quota.claiming import is_lost, overdue_at, why_over
-from muster.core.quota.demand import asks_of, live_by_flavor, need_of
+from muster.core.quota.demand import asks_of, demand_of, located, need_of, totals_of
 from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
 from muster.core.quota.ledger import standalone
+from muster.core.quota.trees.capacity import SeenNode, by_flavor
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.elastic import Counts
 from muster.model.keys import Position
 from muster.model.placing import GPU
-from muster.model.quota import Flavors, QuotaTree
-from muster.model.resources import Vector, beyond, highest, lowest, positive, summed
+from muster.model.quota import Flavor, QuotaTree
+from muster.model.resources import Vector, add_into, beyond, highest, lowest, positive, summed, total_of
 from muster.model.workload import Workload
 
 # --- usage ------------------------------------------------------------------------------------------------------------
@@ -35,18 +39,53 @@ from muster.model.workload import Workload
 ACTIVE = ("starting", "running")
 
 
-def aside_of(tree: QuotaTree | None, workload: Workload | None, granted: Mapping[str, int], flavors: Flavors) -> Vector:
+def aside_of(tree: QuotaTree | None, workload: Workload | None, granted: Mapping[str, int]) -> Vector:
     """The part of the workload's spec that was not counted in the grant."""
-    return {} if workload is None else beyond(asks_of(tree, workload, flavors), granted)
+    return {} if workload is None else beyond(asks_of(tree, workload), granted)
 
 
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
     """(request, pods) of the charge from here on; None for the current charge."""
     charge = state.ledger.charges[entry.ref.uid]
     granted, granted_pods = to_come(state, entry)
-    request = highest(granted, running(state, entry, entry.aside))
+    request = runs_as(state, entry, granted, entry.aside)
     pods = max(granted_pods, state.presence.live_pods(entry.ref.uid))
     return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
+
+
+def runs_as(state: AccountantState, entry: Entry, granted: Vector, aside: Mapping[str, int]) -> Vector:
+    """What may still run: of the grant, and of the pods that are there; by flavor, as the nodes and the grant tell."""
+    runs = running(state, entry, aside)
+    tree = state.ledger.tree_of(entry.queue)
+    if tree is None or not tree.flavors:
+        return located(tree, highest(granted, runs), {}, {})
+    left = {name: min(amount, runs.get(total_of(name), 0)) for name, amount in entry.request.items()}
+    return located(tree, highest(granted, runs), highest(granted, left), bound_of(state, tree, entry.ref.uid))
+
+
+def bound_of(state: AccountantState, tree: QuotaTree, uid: str) -> Vector:
+    """The amounts of the pods of a job on known nodes, with the amounts by flavor."""
+    on_node: dict[str, Vector] = {}
+    pod = state.standalone.get(uid)
+    if pod is not None:
+        add_into(on_node.setdefault(pod.node, {}), pod.request)
+    for owner in state.presence.family(uid):
+        for name, request in state.presence.pods.get(owner, {}).items():
+            add_into(on_node.setdefault(state.members.nodes.get(name, ""), {}), request)
+    bound: Vector = {}
+    for name, amounts in on_node.items():
+        node = state.forest.named(name)
+        if node is not None:
+            add_into(bound, by_flavor(tree.flavors, SeenNode(name, amounts, labels=node.labels)))
+    return bound
+
+
+def on_nodes(state: AccountantState, uid: str, queue: str, granted: Vector) -> Vector:
+    """A grant as a grant of the flavors of the nodes that the pods run on."""
+    tree = state.ledger.tree_of(queue)
+    if tree is None or not tree.flavors:
+        return granted
+    return located(tree, granted, granted, bound_of(state, tree, uid))
 
 
 def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
@@ -74,6 +113,27 @@ def to_come(state: AccountantState, entry: Entry) -> tuple[Vector, int]:
     return lowest(entry.request, beyond(need, asks_of(tree, workload, entry.flavors))), entry.pods
 
 
+def regrant(state: AccountantState, before: Sequence[Flavor], tree: QuotaTree) -> None:
+    """Every grant in a tree with other flavors is a grant of these flavors: of the same names, else of the same nodes,
+    and for a job without flavors of those that its pods may use. A name that is not in the tree is kept: the flavor may
+    come back.
+    """
+    if before == tree.flavors:
+        return
+    kinds = {(tuple(one.labels.items()), one.resources): one.name for one in tree.flavors}
+    here = {one.name for one in tree.flavors}
+    names = {one.name: kinds.get((tuple(one.labels.items()), one.resources), one.name) for one in before}
+    for uid, entry in state.entries.items():
+        workload = state.workloads.get(uid)
+        if workload is None or state.ledger.tree_of(state.ledger.charges[uid].queue) is not tree:
+            continue
+        entry.flavors = {
+            pods: tuple(name if name in here else names.get(name, name) for name in used)
+            for pods, used in entry.flavors.items()
+        } or demand_of(tree, workload, queue=state.ledger.charges[uid].queue).flavors
+        entry.request = located(tree, entry.request, need_of(tree, workload, entry.flavors), {})
+
+
 def note_upgraded(state: AccountantState, entry: Entry) -> None:
     """Once one cluster of an upgraded RayService runs, the grant of the other one ends.
 
@@ -91,7 +151,7 @@ def note_upgraded(state: AccountantState, entry: Entry) -> None:
         entry.pods = min(entry.pods, sum(entry.fixed.values()))
     entry.upgrading, entry.outgoing, entry.incoming, entry.outgoing_pods = "", {}, {}, 0
     tree = state.ledger.tree_of(entry.queue)
-    entry.aside = aside_of(tree, workload, need_of(tree, workload, entry.flavors), entry.flavors)
+    entry.aside = aside_of(tree, workload, need_of(tree, workload))
 
 
 def is_active(workload: Workload | None) -> bool:
@@ -139,7 +199,8 @@ def _fixed_now(state: AccountantState, entry: Entry, request: Mapping[str, int])
         return {}
     now = state.scaling.fixed_of(workload)
     left = lowest(entry.fixed, now)
-    return left if now and left != entry.fixed and request == to_come(state, entry)[0] else {}
+    same = totals_of(request) == totals_of(to_come(state, entry)[0])
+    return left if now and left != entry.fixed and same else {}
 
 
 def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> Vector:
@@ -150,11 +211,11 @@ def running(state: AccountantState, entry: Entry, aside: Mapping[str, int]) -> V
     if uid in state.standalone:
         return state.standalone[uid].request
     tree, workload = state.ledger.tree_of(entry.queue), state.workloads.get(uid)
-    live = live_by_flavor(tree, state.presence.in_use(uid), entry.request, entry.flavors)
+    live = state.presence.in_use(uid)
     runs = beyond(live, beyond(aside, entry.helpers))
     if workload is not None and is_active(workload):
         if not workload.child:
-            asks = asks_of(tree, workload, entry.flavors)
+            asks = asks_of(tree, workload)
             return highest(beyond(highest(live, asks), aside), runs)
         if uid in state.presence.children:
             helpers = highest(entry.helpers, summed(pods.request for pods in workload.auxiliary))
@@ -200,6 +261,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     workload, claims = state.workloads.get(uid), state.ledger.claims
     note_upgraded(state, entry)
+    entry.request = on_nodes(state, uid, entry.queue, entry.request)  # The grant follows the pods.
     note_acted(state, entry)
     note_idle(state, entry)
     note_lack(state, entry)

@@ -48,6 +48,7 @@ class StandalonePod(Struct, frozen=True):
     """Its job is deleted and has left it behind."""
     of_class: Workload | None = None
     """The pod as a job of one pod, where labels of KAI may name its class."""
+    node: str = ""
 
 
 class PodsOpen(Struct):
@@ -71,14 +72,16 @@ def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, alo
     ours = pod.ours or bool(pod.owner_uid)
     before = pods.get(uid)
     if before is not None and before.left:
-        pods[uid] = replace(before, request=pod.request, bound=bool(pod.node), cause=cause)
+        pods[uid] = replace(before, request=pod.request, bound=bool(pod.node), cause=cause, node=pod.node)
         return True
     named, preemptible = quota_name(pod.labels), is_preemptible(pod.labels)
     if not pod.ours and not pod.owner_uid and any(label in pod.labels for label in OF_JOBS):  # Its job is not known.
-        pods[uid] = StandalonePod(pod.ref, pod.request, True, named, cause, bool(pod.node), preemptible, left=True)
+        left = StandalonePod(pod.ref, pod.request, True, named, cause, bool(pod.node), preemptible, left=True)
+        pods[uid] = replace(left, node=pod.node)
         return True
     of_class = as_job(pod) if pod.labels.get(KAI_QUEUE) else None
-    pods[uid] = StandalonePod(pod.ref, pod.request, ours, named, cause, bool(pod.node), preemptible, of_class=of_class)
+    alike = StandalonePod(pod.ref, pod.request, ours, named, cause, bool(pod.node), preemptible, of_class=of_class)
+    pods[uid] = replace(alike, node=pod.node)
     return True
 
 
@@ -101,7 +104,9 @@ def as_job(pod: PodState) -> Workload:
 
 def left_behind(pod: PodState, charge: Charge, cause: Cause) -> StandalonePod:
     """A pod without its job: charged where its job was, and evicted where its job might be suspended."""
-    return StandalonePod(pod.ref, pod.request, True, charge.named, cause, bool(pod.node), charge.preemptible, left=True)
+    bound = bool(pod.node)
+    left = StandalonePod(pod.ref, pod.request, True, charge.named, cause, bound, charge.preemptible, left=True)
+    return replace(left, node=pod.node)
 
 
 def is_preemptible_at(ledger: Ledger, pod: StandalonePod, leaf: str) -> bool:

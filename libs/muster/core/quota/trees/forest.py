@@ -66,6 +66,10 @@ class Forest(Struct):
     elastic: TreeSource = field(default_factory=TreeSource)
     nodes: dict[str, SeenNode] = field(default_factory=dict)
     """uid -> node"""
+    uids: dict[str, str] = field(default_factory=dict)
+    """Name of a node -> its uid"""
+    relabelled: dict[str, None] = field(default_factory=dict)
+    """Names of the nodes with new labels that the charges do not follow yet."""
     memories: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Name of a node -> (MiB of a GPU of the node, its product)."""
     gpus: Gpus = NO_GPUS
@@ -81,10 +85,19 @@ class Forest(Struct):
         before = self.nodes.pop(uid, None)
         if node is not None:
             self.nodes[uid] = node
+            self.uids[node.name] = uid
+            if before is None or before.labels != node.labels:
+                self.relabelled[node.name] = None
+        elif before is not None and self.uids.get(before.name) == uid:
+            del self.uids[before.name]
         if before != node:
             self.elastic.node(before, node, cause)
         if _of_shares(before) != _of_shares(node):
             self._give(cause)
+
+    def named(self, name: str) -> SeenNode | None:
+        """The node of this name, where known."""
+        return self.nodes.get(self.uids.get(name, ""))
 
     def sized(self, name: str, memory: int, product: str, cause: Cause) -> None:
         """The GPUs of a node have this much memory (MiB); 0 when unknown, or gone."""
