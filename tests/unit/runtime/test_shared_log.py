@@ -13,12 +13,16 @@ from kit.alone import reader_of
 from kit.doubles.log import MemoryLog
 from kit.waiting import until
 from muster.core.cell.deciders import DECIDERS
+from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
+from muster.events.facts import NodeGone, SyncStarted
 from muster.events.system import TimeReached
+from muster.model.keys import Ref
 from muster.ports import LogIdentity
 from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.runtime.runners import shared
+from muster.runtime.runners.folding import Folding
 from muster.runtime.runners.follower import AnyFollower, Follower
 
 pytestmark = pytest.mark.looptime
@@ -159,3 +163,22 @@ async def test_stages_that_are_equally_far_behind_read_the_log_once(scene: Scene
         assert scene.read == [*range(1, end + 1)]
         assert scene.log.opened == 2, "all that catch up have one reader, and the process has one"
     assert {each.state.docket.last for each in behind} == {scene.log._stored[-1].digest}
+
+
+async def test_what_does_not_concern_a_stage_moves_its_time_before_the_next_commit() -> None:
+    """Clocks of writers differ: under load a run was learned with another length than in a replay of the log."""
+    sorter, folding = Scene().follower("queue_sorter"), Folding()
+    folding.join(sorter, sorter.state)
+    times: list[int] = []
+    sorter.observed = lambda stored: times.append(sorter.state.now)  # type: ignore[method-assign, assignment]
+    spoken: list[tuple[str, int, Event]] = [
+        ("watcher", 1_000, NodeGone(ref=Ref("Node", "", "n", "u"), rv=1)),
+        ("watcher", 960, SyncStarted(kinds=("pods",))),
+    ]
+    assert not sorter.concerned("watcher", "0", frozenset({NodeGone}))
+    commits = [
+        Stored(seq, Commit(commit_id=f"{seq}", stage=stage, shard="0", kind="input", at=at, events=(event,)))
+        for seq, (stage, at, event) in enumerate(spoken, 1)
+    ]
+    folding.fold(commits)
+    assert times == [1_000]

@@ -24,8 +24,8 @@ class Member(Protocol):
         """Whether a commit with such events must be folded."""
         ...
 
-    def take(self, stored: Stored) -> None:
-        """Fold a commit as it counts. Raises nothing."""
+    def take(self, stored: Stored, before: int) -> None:
+        """Fold a commit as it counts; ``before``: log time (ms) of the commits before this one. Raises nothing."""
         ...
 
     def turn(self, seq: int, now: int) -> None:
@@ -72,9 +72,10 @@ class Folding:
         try:
             for stored in batch:
                 heard = self._judge.hear(stored)
-                seq, self._now = heard.seq, max(self._now, heard.commit.at)
+                seq, before = heard.seq, self._now
+                self._now = max(before, heard.commit.at)
                 for member in self._concerned(heard):
-                    member.take(heard)
+                    member.take(heard, before)
         finally:
             for member in tuple(self._members) if seq else ():
                 member.turn(seq, self._now)

@@ -184,9 +184,10 @@ class Follower(Generic[S]):
         """
         return (stage, shard) == (self.stage.name, self.shard) or self.seat.hears(kinds)
 
-    def take(self, stored: Stored) -> None:
-        """Fold a commit as it counts."""
+    def take(self, stored: Stored, before: int) -> None:
+        """Fold a commit as it counts. The commits that do not concern the stage move only the time, to ``before``."""
         try:
+            self.state.now = max(self.state.now, before)
             self.seat.hear(stored)
             self._folded(stored)
             self._counted.append(stored)
