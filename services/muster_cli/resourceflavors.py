@@ -11,6 +11,7 @@ import msgspec
 
 from muster.core.objects.meta import FLAVORS
 from muster.core.quota.trees.rules import RuleError, read_flavors
+from muster.kube.discovery import served
 from muster.kube.objects import decode_status
 from muster.model import api
 from muster.model.language import listed, say
@@ -51,6 +52,8 @@ async def in_cluster(transport: ApiTransport) -> Sequence[Mapping[str, Any]]:
     Raises ApiStatusError, ApiUnreachableError.
     """
     for resource in api.RESOURCE_FLAVORS:
+        if not await served(transport, resource):
+            continue
         query, bodies = {"limit": "500"}, list[Mapping[str, Any]]()
         while (answer := await transport.request("GET", resource.path(), query=query)).ok:
             page = msgspec.json.decode(answer.body)
@@ -58,13 +61,12 @@ async def in_cluster(transport: ApiTransport) -> Sequence[Mapping[str, Any]]:
             query["continue"] = page["metadata"].get("continue") or ""
             if not query["continue"]:
                 return sorted(bodies, key=lambda body: str(body["metadata"]["name"]))
-        if answer.status != 404:
-            raise ApiStatusError(answer.status, decode_status(answer.body).message)
+        raise ApiStatusError(answer.status, decode_status(answer.body).message)
     return []
 
 
 def flavors_of(bodies: Iterable[Mapping[str, Any]]) -> tuple[Flavor, ...]:
-    """The flavors of objects, in the order of the objects. Raises CliError for what a tree would refuse."""
+    """The flavors of objects, in the order of the objects. Raises CliError for objects that a tree would refuse."""
     try:
         return read_flavors(json.dumps([_written(body) for body in bodies], default=str))
     except RuleError as err:

@@ -15,6 +15,7 @@ from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.fakecluster.apiserver.kinds import ResourceRules
 from muster.model import api
 from muster.model.placing import Taint, Toleration
+from muster.ports import ApiResponse
 from muster_cli.findings import must_fix
 from muster_cli.main import run
 from muster_cli.resourceflavors import flavors_of, in_cluster
@@ -98,7 +99,7 @@ async def test_the_objects_of_a_cluster_are_read_in_the_version_that_is_served(v
     assert [one.name for one in flavors_of(bodies)] == (["a100", "h100"] if version else [])
 
 
-async def test_the_doctor_names_the_flavors_that_differ_from_the_objects() -> None:
+async def test_the_doctor_names_the_flavors_that_differ_from_the_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = flavors_written(flavors_of([flavor("h100", H100), flavor("a100", A100)]))
     changed = H100 | {"nodeLabels": {"gpu.type": "h100-nvl"}, "tolerations": []}
 
@@ -115,3 +116,15 @@ async def test_the_doctor_names_the_flavors_that_differ_from_the_objects() -> No
         ("note", "flavor h100", "nodeLabels, tolerations differ from ResourceFlavor h100")
     ]
     assert await differing(cluster("", "v1beta1", h100=changed)) == [], "a tree without flavors"
+    [(grade, title, detail)] = await differing(cluster(copy, "v1beta1", h100={"nodeLabels": {"a": 5}}))
+    assert (grade, title) == ("note", "flavor h100") and "nodeLabels" in detail
+    real = SimTransport.request
+
+    async def request(self: SimTransport, method: str, path: str, **rest: Any) -> ApiResponse:
+        forbidden = path.endswith("/resourceflavors")
+        return ApiResponse(403, b"{}") if forbidden else await real(self, method, path, **rest)
+
+    monkeypatch.setattr(SimTransport, "request", request)
+    assert await differing(cluster(copy)) == [], "a user without rights is no news where Kueue is not served"
+    [(grade, title, detail)] = await differing(cluster(copy, "v1beta1", h100=changed))
+    assert (grade, title) == ("note", "flavors") and "403" in detail
