@@ -301,6 +301,20 @@ muster quota lint tree.yaml -o json
 """,
     ),
     Page(
+        name="quota flavors",
+        function="quota_flavors",
+        order=25,
+        summary="Print ResourceFlavor objects of Kueue as flavors of a quota tree.",
+        details="Prints the value of annotation muster.dev/flavors, from the objects in a file, in their order, or "
+        "from those of the cluster, by name. Nothing is written. Jobs try types in the order of the value, and a "
+        "type without resources counts nvidia.com/gpu. `muster doctor` tells which flavors of the tree in force "
+        "differ from the objects of the cluster.",
+        examples="""
+muster quota flavors flavors.yaml
+muster quota flavors --context prod -o yaml
+""",
+    ),
+    Page(
         name="kinds lint",
         function="kinds_lint",
         order=10,

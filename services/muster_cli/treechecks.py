@@ -19,6 +19,7 @@ from muster.ports import ApiTransport
 from muster.told.wording import problems
 from muster_cli.findings import Finding
 from muster_cli.policychecks import MANAGED
+from muster_cli.resourceflavors import flavor_findings
 
 SHOWN = 5
 
@@ -85,12 +86,13 @@ async def _judged(transport: ApiTransport, name: str, body: bytes, *, policies: 
         observed = read_quota_tree(body)
     except UnreadableError as err:
         return [Finding("bad", title, say("it cannot be read: {problem}", problem=problems.line(err.problem)), fix)]
-    _, broken = read_tree(observed)
+    tree, broken = read_tree(observed)
     if broken:
         named = say("; ").join(problems.line(problem) for problem in broken[:SHOWN])
         more = say("; and {broken} more", broken=len(broken) - SHOWN) if len(broken) > SHOWN else ""
         return [Finding("bad", title, say("it is refused as a whole: {named}{more}", named=named, more=more), fix)]
-    return await _namespaces(transport, _claimed(observed.root), edit, policies=policies)
+    differing = await flavor_findings(transport, tree.flavors, edit)
+    return [*differing, *await _namespaces(transport, _claimed(observed.root), edit, policies=policies)]
 
 
 async def foreign_leaf(transport: ApiTransport, namespace: str) -> str:

@@ -28,6 +28,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "queue tree --log": ("queue", "tree", "--log", "FILE"),
     "queue ls --log": ("queue", "ls", "--log", "FILE"),
     "quota lint FILE": ("quota", "lint", "FILE"),
+    "quota flavors FILE": ("quota", "flavors", "FILE"),
     "quota diff FILE": ("quota", "diff", "FILE"),
     "quota shares --queues": ("quota", "shares", "--queues", "FILE"),
     "log verify --log": ("log", "verify", "--log", "FILE"),

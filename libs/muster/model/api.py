@@ -86,6 +86,11 @@ DISRUPTION_BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDis
 POD_TEMPLATES = ApiResource("", "v1", "podtemplates", "PodTemplate")
 PROVISIONING_REQUESTS = ApiResource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest")
 """Of the Cluster Autoscaler: nodes for many pods at once."""
+RESOURCE_FLAVORS = tuple(
+    ApiResource("kueue.x-k8s.io", version, "resourceflavors", "ResourceFlavor", namespaced=False)
+    for version in ("v1beta2", "v1beta1")
+)
+"""Flavors of Kueue: read by commands only."""
 CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
