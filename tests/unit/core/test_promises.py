@@ -275,7 +275,9 @@ def test_a_promise_names_both_times_and_how_many_were_kept() -> None:
     scene.lines("job a/one cpu=8")
     found, now = asked(scene, "a/one"), read(scene).now
     assert not found.why
-    assert 9 * MINUTE <= found.start - now <= found.latest - now <= 14 * MINUTE
+    assert (
+        9 * MINUTE <= found.start - now <= found.latest - now <= 24 * MINUTE
+    )  # Nothing is settled yet: one and a half doublings of room.
     assert promised_start(found, now).startswith("Starts at about 1970-01-01T")
     assert promised_start(found, now).endswith("no promise after such a wait has been settled yet")
     assert "of 10 promises after such waits 9 were kept" in promised_start(

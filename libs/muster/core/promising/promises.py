@@ -50,7 +50,7 @@ GPU = "nvidia.com/gpu"
 WHOLE = 1000
 BEYOND = UNIT // 2
 """Added to the highest score where even the highest is too low."""
-CAREFUL = 128
+CAREFUL = 512
 """The correction (scores) of an age or a size without settled promises: broken promises are known last."""
 STEP = 8
 """Scores by which a kept promise lowers a correction."""
