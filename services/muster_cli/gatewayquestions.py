@@ -17,9 +17,10 @@ from muster.told.views.gangstory import GangTale
 from muster.told.views.queuestory import QueueTale
 from muster.told.views.story import JobStory
 from muster_cli import gatewayviews
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.gateway import Gateway, MissingThereError
 from muster_cli.render.jobs import ListedJobs
+from muster_cli.unique import one_of, one_queue
 
 PAGE = 500
 """Jobs of one answer, at most."""
@@ -50,17 +51,8 @@ async def tale_of(gateway: Gateway, queue: str) -> QueueTale:
         raise CliError(
             say("there is no queue {queue}, or none that you may see{known}", queue=queue, known=known), NOT_FOUND
         )
-    if len(matching) > 1:
-        raise CliError(
-            say(
-                "{queue} is not unique: there are {matching}; give more of its path",
-                queue=queue,
-                matching=listed(matching[:10]),
-            ),
-            USAGE,
-        )
-    limit = str(tales.MOST_EVENTS)
-    return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=matching[0], limit=limit))
+    limit, path = str(tales.MOST_EVENTS), one_queue(matching, queue)
+    return gatewayviews.tale(await gateway.get("/api/v1/story", tales.TaleView, queue=path, limit=limit))
 
 
 async def jobs_of(gateway: Gateway, wanted: JobFilter, since: int) -> ListedJobs:
@@ -113,16 +105,7 @@ async def _key(gateway: Gateway, kind: str, name: str) -> str:
     page = await gateway.get("/api/v1/jobs", shapes.JobsView, name=name, kind=kind, limit=str(PAGE))
     keys = list(dict.fromkeys(f"{job.namespace}/{job.name}" for job in page.jobs))
     exact = [key for key in keys if key.endswith(f"/{name}")]
-    if len(exact) > 1:
-        raise CliError(
-            say(
-                "{name} is not unique: there are {exact}; say which as NAMESPACE/NAME",
-                name=name,
-                exact=listed(exact[:10]),
-            ),
-            USAGE,
-        )
     if not exact and not gateway.home:
         hint = say("; did you mean {keys}?", keys=listed(keys[:SIMILAR])) if keys else ""
         raise MissingThereError(say("there is no job {name}, or none that you may see{hint}", name=name, hint=hint))
-    return exact[0] if exact else f"{gateway.home}/{name}"
+    return one_of(exact, name) if exact else f"{gateway.home}/{name}"

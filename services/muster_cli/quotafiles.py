@@ -22,8 +22,9 @@ from muster.model.quota import QuotaTree
 from muster.model.resources import format_quantity
 from muster.told.wording import problems
 from muster_cli.brokenrules import BrokenRule, in_words
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
+from muster_cli.textfiles import file_text
 
 KIND = "ElasticQuotaTree"
 
@@ -46,12 +47,7 @@ def read_trees(path: Path) -> list[Linted]:
 
     Raises CliError when the file cannot be read or holds neither.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
+    text = file_text(path)
     manifests = read_manifests(text, str(path))
     lints = [lint(manifest) for manifest in manifests if manifest.kind == KIND]
     queues = [

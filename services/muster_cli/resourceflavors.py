@@ -18,9 +18,10 @@ from muster.model.language import listed, say
 from muster.model.quota import Flavor
 from muster.ports import ApiStatusError, ApiTransport
 from muster.told.wording import problems
-from muster_cli.exits import FAILED, NOT_FOUND, USAGE, VIOLATED, CliError
+from muster_cli.exits import FAILED, USAGE, VIOLATED, CliError
 from muster_cli.findings import Finding
 from muster_cli.manifests import read_manifests
+from muster_cli.textfiles import file_text
 
 KIND = "ResourceFlavor"
 _GROUP = api.RESOURCE_FLAVORS[0].group
@@ -30,12 +31,7 @@ _FIELDS = ("nodeLabels", "nodeTaints", "tolerations")
 
 def in_file(path: Path) -> Sequence[Mapping[str, Any]]:
     """The ResourceFlavor objects of a YAML file, in order. Raises CliError when the file has none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
+    text = file_text(path)
     bodies = [
         manifest.body
         for manifest in read_manifests(text, str(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -27,8 +26,9 @@ from muster.told.wording import problems
 from muster.told.wording.queuewords import UNBOUNDED
 from muster.tracesim.documents import NO_YAML, flaw, too_deep
 from muster_cli.brokenrules import BrokenRule, in_words
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
+from muster_cli.textfiles import text_of
 
 SCALE = 10**6
 """Parts of one unit of the file: numbers are exact to six digits."""
@@ -85,14 +85,7 @@ class Given(Struct):
 
 def read_text(path: Path) -> tuple[str, str]:
     """(the text, the name of the source); ``-`` is stdin. Raises CliError."""
-    if str(path) == "-":
-        return sys.stdin.read(), say("standard input")
-    try:
-        return path.read_text(encoding="utf-8"), str(path)
-    except FileNotFoundError:
-        raise CliError(say("cannot read {path}: there is no such file", path=path), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {path}: {err}", path=path, err=err)) from err
+    return text_of(str(path)), say("standard input") if str(path) == "-" else str(path)
 
 
 def is_table(text: str, origin: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import yaml
 
 from muster.model.language import say
 from muster.tracesim.model import TraceError
+from muster.tracesim.textfile import text_of
 
 _SPACE = " \t\r\n"
 _WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
@@ -104,17 +105,7 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self.text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as err:
-            raise TraceError(
-                say(
-                    "{path} is no text in UTF-8: {reason} at byte {start}",
-                    path=path,
-                    reason=err.reason,
-                    start=err.start,
-                )
-            ) from err
+        self.text = text_of(path)
         try:
             value = json.loads(self.text, object_pairs_hook=_unique)
         except json.JSONDecodeError as err:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.model.language import listed, say
 from muster.tracesim.model import TraceError
+from muster.tracesim.textfile import text_of
 
 
 class Table:
@@ -33,17 +34,7 @@ class CsvTable(Table):
         self, path: Path, needed: tuple[str, ...], aliases: dict[str, str] | None = None, *, delimiter: str = ","
     ) -> None:
         """``aliases``: {name in the file: name it is known by}. Raises TraceError when a needed column is missing."""
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as err:
-            raise TraceError(
-                say(
-                    "{path} is no text in UTF-8: {reason} at byte {start}",
-                    path=path,
-                    reason=err.reason,
-                    start=err.start,
-                )
-            ) from err
+        text = text_of(path, "utf-8-sig")
         self._reader = csv.reader(text.splitlines(), delimiter=delimiter)
         try:
             header = [cell.strip() for cell in next(self._reader, [])]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -17,12 +15,13 @@ from muster.serving.scope import EVERYTHING, Lens
 from muster.serving.supposed import AskView, Submission
 from muster.serving.views import moment_of
 from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import USAGE, CliError
 from muster_cli.folding import read_at
 from muster_cli.manifests import read_manifests
 from muster_cli.meant import gateway_of
 from muster_cli.options import At, Document, GatewayOption
 from muster_cli.sources import Source
+from muster_cli.textfiles import text_of
 
 
 async def ask_(
@@ -36,7 +35,7 @@ async def ask_(
 ) -> None:
     """Tell what a job would meet, before it is submitted."""
     out = Output()
-    manifests = read_manifests(_text(file), file)
+    manifests = read_manifests(text_of(file), file)
     try:
         workloads = [read_job(manifest.body) for manifest in manifests]
     except ManifestError as err:
@@ -60,17 +59,6 @@ async def ask_(
 def _placed(body: dict[str, Any], namespace: str) -> dict[str, Any]:
     """A manifest in the namespace of the context, where the manifest names none: as ``kubectl create`` does."""
     return {**body, "metadata": {**({"namespace": namespace} if namespace else {}), **(body.get("metadata") or {})}}
-
-
-def _text(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CliError(say("cannot read {file}: there is no such file", file=file), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {file}: {err}", file=file, err=err)) from err
 
 
 def ask_lines(view: AskView) -> list[Text]:

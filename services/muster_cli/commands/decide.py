@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from msgspec import to_builtins
 
-from muster.model.language import say
 from muster.tracesim.decide.reading import read_state
 from muster.tracesim.decide.run import decide as ask
 from muster.tracesim.decide.situation import StateFileError
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.exits import CliError
 from muster_cli.render.deciding import answer_lines
+from muster_cli.textfiles import text_of
 from muster_cli.waitbar import counting
 
 
@@ -35,7 +33,7 @@ def decide(
     """Ask what would be decided about a state, without a cluster."""
     out = Output()
     try:
-        situation = read_state(_text(state), "stdin" if state == "-" else state)
+        situation = read_state(text_of(state), "stdin" if state == "-" else state)
     except StateFileError as err:
         raise CliError(str(err)) from err
     pods = sum(len(unit.pods) for job in situation.jobs for unit in job.units)
@@ -45,14 +43,3 @@ def decide(
         out.lines(answer_lines(answer))
     else:
         out.data(to_builtins(answer), output)
-
-
-def _text(state: str) -> str:
-    if state == "-":
-        return sys.stdin.read()
-    try:
-        return Path(state).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CliError(say("cannot read {state}: there is no such file", state=state), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {state}: {err}", state=state, err=err)) from err

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.model.language import listed, say
+from muster.model.language import say
 from muster.told.views.queuestory import QueueStory, QueueTale
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -17,6 +17,7 @@ from muster_cli.positions import Bookmark, LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
 from muster_cli.sources import Source, source_of
+from muster_cli.unique import one_queue
 
 
 async def story(
@@ -71,16 +72,7 @@ async def _read(
             ),
             NOT_FOUND,
         )
-    if len(matches) > 1:
-        raise CliError(
-            say(
-                "{wanted} is not unique: there are {matches}; give more of its path",
-                wanted=wanted,
-                matches=listed(matches[:10]),
-            ),
-            USAGE,
-        )
-    return told.of(matches[0], present=present)
+    return told.of(one_queue(matches, wanted), present=present)
 
 
 async def _from(

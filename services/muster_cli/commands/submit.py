@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +16,7 @@ from muster_cli.console import Output
 from muster_cli.exits import FAILED, FORBIDDEN, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
 from muster_cli.options import ClusterOption
+from muster_cli.textfiles import text_of
 
 MAX_TIMES = 10_000
 
@@ -36,7 +35,7 @@ async def submit(
         raise CliError(
             say("--times is {times}; take a number from 1 to {max_times}", times=times, max_times=MAX_TIMES), USAGE
         )
-    manifests = read_manifests(*_read(file))
+    manifests = read_manifests(text_of(file), "stdin" if file == "-" else file)
     if times > 1 and any(manifest.name for manifest in manifests):
         named = next(str(manifest) for manifest in manifests if manifest.name)
         raise CliError(
@@ -55,17 +54,6 @@ async def submit(
             for manifest in manifests:
                 worst = max(worst, await _create(api.transport, kinds, manifest, out))
     return worst
-
-
-def _read(file: str) -> tuple[str, str]:
-    if file == "-":
-        return sys.stdin.read(), "stdin"
-    try:
-        return Path(file).read_text(encoding="utf-8"), file
-    except FileNotFoundError:
-        raise CliError(say("cannot read {file}: there is no such file", file=file), NOT_FOUND) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise CliError(say("cannot read {file}: {err}", file=file, err=err)) from err
 
 
 async def _create(transport: ApiTransport, kinds: Kinds, manifest: Manifest, out: Output) -> int:

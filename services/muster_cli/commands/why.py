@@ -14,7 +14,7 @@ from muster.told.views.gangstory import PodNamed, gang_tale, gangs_named, pods_n
 from muster.told.views.measures import queue_share, queues_named
 from muster.told.views.story import Story
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.folding import read_at
 from muster_cli.meant import gateway_of
 from muster_cli.options import At, Document, GatewayOption
@@ -22,6 +22,7 @@ from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.queueshares import share_lines
 from muster_cli.render.why import record, story_lines
 from muster_cli.sources import Source
+from muster_cli.unique import one_of
 
 if TYPE_CHECKING:
     from muster_cli.gateway import Gateway
@@ -149,17 +150,3 @@ def chosen(story: Story, wanted: str) -> str:
         ),
         NOT_FOUND,
     )
-
-
-def one_of(keys: list[str], wanted: str) -> str:
-    """The only one. Raises CliError when there are more."""
-    if len(keys) > 1:
-        raise CliError(
-            say(
-                "{wanted} is not unique: there are {keys}; say which as NAMESPACE/NAME",
-                wanted=wanted,
-                keys=listed(keys[:10]),
-            ),
-            USAGE,
-        )
-    return keys[0]
