@@ -148,11 +148,12 @@ class Day:
 
     async def _no_copy(self, name: str, stream: str) -> None:
         """A server goes without the log: doctor names it, and its way out is taken once."""
-        found = [line for line in await self.doctor.ask() if name in line and f"no copy of {stream}" in line]
+        told = await self.doctor.ask()
+        found = [line for line in told if name in line and f"no copy of {stream}" in line]
         if found and "first what is said of" in found[0]:
             return
         if not found or (name, stream) in self._emptied:
-            self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {found}", name)
+            self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {told[:3]}", name)
             return
         self._emptied.add((name, stream))
         self.say(f"emptied: {found[0][:200]}")
