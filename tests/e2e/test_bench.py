@@ -56,6 +56,7 @@ SECTIONS = (
     "Kueue's baseline, one fifth, one process",
     "Kueue's baseline: where its CPU goes",
     "Gangs of pods on a real API server",
+    "Placing, beside KAI",
 )
 
 

@@ -107,8 +107,17 @@ class Day:
                 await self.stream.sweep()
                 if time.monotonic() < self._lost_until:
                     self._grounds.update(self.stream.founded)
-                self.judge.judge_stream(self.stream, self._grounds.__contains__)
+                self.judge.judge_stream(self.stream, self._had_ground)
             await asyncio.sleep(1.0)
+
+    def _had_ground(self, generation: int) -> bool:
+        """Commits may have been lost, or a server never got the generation before: it has another history of NATS, and
+        NATS forgets the stream where it comes to lead.
+        """
+        have = [server.has(self.stream.name(generation - 1)) for server in self.nats.servers]
+        if any(have) and not all(have):
+            self._grounds.add(generation)
+        return generation in self._grounds
 
     async def _tick(self) -> None:
         while True:
