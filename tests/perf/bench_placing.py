@@ -14,6 +14,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_cluster import LIMIT_S, Bench, cpu, others, total
-from bench_gangs import KUBE, Followed, GangBench, Pod
+from bench_gangs import KUBE, MUSTER, Followed, GangBench, Pod
 from figures import Progress, Table
 
 from kit import jobs
@@ -100,6 +101,7 @@ def work(name: str, namespace: str, owner: str, pods: int = 1) -> bytes:
     spec["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {GPU: "1"}}
     if owner:
         made["metadata"]["labels"] = {"kai.scheduler/queue": owner}
+        spec["schedulerName"] = MUSTER
     else:
         spec["schedulerName"] = KUBE
     return json.dumps(made).encode()
@@ -147,9 +149,9 @@ class Placing:
             ]:
                 await asyncio.sleep(0.5)
 
-    async def _spent(self) -> tuple[int, int]:
+    async def _spent(self) -> tuple[Counter[str], int]:
         """(requests, ms of CPU) of Muster and its NATS so far."""
-        requests = (await total(self._running, "muster_kube_requests")).total()
+        requests = await total(self._running, "muster_kube_requests")
         return requests, cpu(self._running).total() + others("the bench")["nats-server"]
 
     async def fill(self, name: str, pods: int, owner: str = "whole") -> None:
@@ -162,11 +164,15 @@ class Placing:
             self.found[f"{name}, s"] = await seen.until_bound(count * pods) - began
             await self._note(name, before, count * pods)
 
-    async def _note(self, name: str, before: tuple[int, int], pods: int) -> None:
+    async def _note(self, name: str, before: tuple[Counter[str], int], pods: int) -> None:
         if self._running:
             await asyncio.sleep(2.0)  # What is shown of it comes a moment later.
             requests, spent = await self._spent()
-            self.found[f"{name}, requests a pod"] = (requests - before[0]) / pods
+            made = requests - before[0]
+            self.found[f"{name}, requests a pod"] = made.total() / pods
+            for what, times in sorted(made.items()):
+                if times > pods / 20:
+                    self.found[f"{name}, of these {what}"] = times / pods
             self.found[f"{name}, CPU a pod, ms"] = (spent - before[1]) / pods
 
     async def churn(self) -> None:
@@ -229,6 +235,10 @@ async def measure(rounds: int, say: Progress, layout: str = "all", small: int = 
             async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
                 for name, quota in _quotas(8 * nodes, HALF // small).items():
                     await kube.create(queue(name, quota))
+                # A cluster of KAI has no QueueUnits.
+                await kube.delete(
+                    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "queueunits.scheduling.x-k8s.io"
+                )
                 bench = Bench(plane, kube, transport, Path(folder))
                 gangs = GangBench(bench, transport)
                 await gangs.add_nodes(nodes, NODE)
@@ -269,7 +279,12 @@ async def _round(
         say("placing: reclaim")
         await placing.reclaim("reclaim of 48 GPUs by single GPUs", 1)
         await placing.reclaim("reclaim of 48 GPUs by gangs of 8", 8)
-    return {**floor.found, **placing.found}
+    async with bench.muster(url, "lean", layout, MUSTER_PLACEMENT="pack") as running:
+        say("placing: fill without PodGroups")
+        lean = Placing(bench, gangs, transport, running, small)
+        await asyncio.sleep(5.0)
+        await lean.fill("profile lean: fill with 400 pods", 1)
+    return {**floor.found, **placing.found, **lean.found}
 
 
 async def main() -> None:
