@@ -42,6 +42,8 @@ class Instance(Struct, frozen=True):
     """Its cluster is simulated, and served where ``kubeconfig`` says."""
     kubeconfig: str = ""
     context: str = ""
+    gateway: str = ""
+    """Address of its gateway, which shows everything to every reader on this machine."""
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -117,6 +119,11 @@ def running(where: Path | None = None) -> list[Instance]:
         if instance is not None:
             alive.append(instance)
     return sorted(alive, key=lambda instance: -instance.started)
+
+
+def named(url: str, where: Path | None = None) -> list[Instance]:
+    """The running instances that an address of NATS means, the newest first; every one for an empty address."""
+    return [instance for instance in running(where) if url in ("", instance.url)]
 
 
 def _read(path: Path) -> Instance | None:
