@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,6 +67,8 @@ def _place(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_RUNTIME_DIR", "")
     if base and Path(base).is_dir():
         return Path(base) / "muster"
+    import tempfile  # Slow to import, like shutil; most desktops name a directory.
+
     return Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
 
 
@@ -154,6 +154,9 @@ def _sweep(path: Path, instance: Instance | None) -> None:
     path.unlink(missing_ok=True)
     if instance is None or not instance.temporary:
         return
+    import shutil
+    import tempfile
+
     home = Path(instance.home)
     if home.name.startswith(TEMPORARY) and home.parent == Path(tempfile.gettempdir()) and not home.is_symlink():
         shutil.rmtree(home, ignore_errors=True)

@@ -58,7 +58,7 @@ class Loopback:
             finally:
                 writer.close()
         except OSError as err:  # TimeoutError is one.
-            raise ApiUnreachableError(f"{method} {path} is not answered: {err}") from err
+            raise ApiUnreachableError from err
         return _read(answer)
 
     async def close(self) -> None:
@@ -73,5 +73,5 @@ def _read(answer: bytes) -> ApiResponse:
     fields = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
     length = fields.get("content-length", "")
     if not gap or len(words) < 2 or not words[1].isdecimal() or length != str(len(body)):
-        raise ApiUnreachableError("the answer is cut, or is none of HTTP")
+        raise ApiUnreachableError
     return ApiResponse(int(words[1]), body)

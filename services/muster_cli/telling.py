@@ -1,20 +1,17 @@
-"""What the log tells about a name, for ``muster why`` and ``muster position``."""
+"""What the log tells about a name, for ``muster why``."""
 
 from __future__ import annotations
 
 from muster.model.language import listed, say
-from muster.serving.views import pace_of
 from muster.told.readmodel.readstate import ReadState
-from muster.told.status.statuses import promise_of
 from muster.told.views.gangstory import PodNamed, gang_tale, gangs_named, pods_named
 from muster.told.views.measures import queue_share, queues_named
 from muster.told.views.story import Story
-from muster.told.views.tellings import JobStory, Told
+from muster.told.views.tellings import Told
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.folding import read_at
 from muster_cli.options import Source
-from muster_cli.render.queuestories import Expected, expecting
 from muster_cli.unique import one_of
 
 
@@ -36,18 +33,6 @@ async def told(source: Source | None, out: Output, at: str, kind: str, wanted: s
     told = story.of(chosen(story, wanted), acting=found.acting, present=found.present)
     gang = next((gang_tale(state, name) for name in names if name == told.ref.key), None)
     return Told(told, gang, None, *((pod.key, pod.text) if pod is not None else ("", "")))
-
-
-async def expectation(source: Source | None, out: Output, at: str, kind: str, wanted: str) -> Expected:
-    """What a job may expect. Raises CliError."""
-    found = await read_at(source, out, at)
-    story = Story(wanted, kind, found.state)
-    return expected(story.of(chosen(story, wanted), acting=found.acting, present=found.present), found.state)
-
-
-def expected(story: JobStory, state: ReadState) -> Expected:
-    """The promise, and the estimate that fits the status of a job."""
-    return expecting(story, promise_of(state, story.ref.uid, story.now), pace_of(story, state))
 
 
 def pod_of(state: ReadState, wanted: str, now: int) -> PodNamed | None:

@@ -34,7 +34,7 @@ async def position(
         return expecting(asked.story, asked.promise, asked.pace)
 
     async def read() -> Expected:
-        from muster_cli.telling import expectation
+        from muster_cli.expectation import expectation
 
         return await expectation(source, out, at, kind, wanted)
 

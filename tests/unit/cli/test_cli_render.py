@@ -17,7 +17,7 @@ from muster.runtime.replaying.replay import Divergence, ReplayReport, replay
 from muster.serving import board, boards
 from muster.told.views.narrator import Narrator
 from muster.told.views.tellings import NarratedEvent
-from muster_cli import findings, invariants, telling
+from muster_cli import expectation, findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import EventFilter
 from muster_cli.findings import Finding
@@ -419,5 +419,5 @@ def test_a_story_and_a_position_are_readable_at_sixty_columns() -> None:
     assert "muster.dev/machines" not in " ".join(narrow), "what no quota limits is not listed"
     assert "1 refusal" in " ".join(line.strip() for line in narrow)
     assert any("Insufficient quota(cpu)" in line for line in plain(queuestories.tale_lines(tale)))
-    found = telling.expected(story.of("video/one"), story.state)
+    found = expectation.expected(story.of("video/one"), story.state)
     assert all(len(line) <= 60 for line in plain(queuestories.position_lines(found, 60)))

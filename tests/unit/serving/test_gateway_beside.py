@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -165,3 +166,35 @@ async def test_a_list_without_starts_and_of_those_that_ended_lately_plays_no_que
         assert asked.live.foresight._foreseen[0]
         assert 0 < len(lately.rows) < len(every.rows)
         assert lately.known == every.known == len(asked.live.state.records)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("ls",), 356),
+        (("why", "{job}"), 368),
+        (("position", "{job}"), 373),
+        (("story", "research"), 350),
+        (("nodes",), 340),
+        (("queue", "tree"), 340),
+        (("ask", str(JOB)), 357),
+    ],
+    ids=lambda value: str(value[0]) if isinstance(value, tuple) else "",
+)
+async def test_a_command_that_a_gateway_answers_imports_neither_bus_nor_read_model(
+    words: tuple[str, ...], most: int, tmp_path: Path
+) -> None:
+    async with served(tmp_path) as (url, asked):
+        job = next(job.ref.key for job in asked.live.state.queues.jobs.values() if job.status == "waiting")
+        line = [word.format(job=job) for word in (*words, "--url", NATS)]
+        code = f"import sys; from muster_cli.main import run; code = run({line!r}); print(code, *sys.modules)"
+        with running(url):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=tmp_path
+            )
+            out, _ = await process.communicate()
+    code, *loaded = out.decode().splitlines()[-1].split()
+    slow = ("nats", "aiohttp", "muster.bus", "muster.core.stage", "muster.events.envelope", "muster.told.readmodel")
+    assert code == "0"
+    assert [name for name in loaded if name.startswith(slow)] == []
+    assert len(loaded) <= most
