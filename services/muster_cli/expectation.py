@@ -16,9 +16,9 @@ from muster_cli.telling import chosen
 
 async def expectation(source: Source | None, out: Output, at: str, kind: str, wanted: str) -> Expected:
     """What a job may expect. Raises CliError."""
-    found = await read_at(source, out, at)
-    story = Story(wanted, kind, found.state)
-    return expected(story.of(chosen(story, wanted), acting=found.acting, present=found.present), found.state)
+    reading = await read_at(source, out, at)
+    story = Story(wanted, kind, reading.state)
+    return expected(story.of(chosen(story, wanted), acting=reading.acting, present=reading.present), reading.state)
 
 
 def expected(story: JobStory, state: ReadState) -> Expected:

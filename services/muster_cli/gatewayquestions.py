@@ -13,7 +13,7 @@ from muster.serving import shapes
 from muster.serving.boards import Board
 from muster.serving.jobrows import JobFilter, ListedJobs, place_of
 from muster.told.codes.values import Promise
-from muster.told.views.tellings import GangTale, JobStory, QueueTale, Told
+from muster.told.views.tellings import GangTale, JobStory, NamedTale, QueueTale
 from muster_cli import gatewayviews
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.gateway import Gateway, MissingThereError
@@ -105,7 +105,7 @@ async def job_of(gateway: Gateway, kind: str, wanted: str, *, every: bool = Fals
     return ToldJob(story, gatewayviews.promise(told.job), gatewayviews.pace(told.pace), told.pod, mine)
 
 
-async def told_of(gateway: Gateway, kind: str, wanted: str) -> Told:
+async def told_of(gateway: Gateway, kind: str, wanted: str) -> NamedTale:
     """What the gateway tells about a name; of the shares of queues it tells nothing. Raises CliError."""
     told: ToldJob | MissingThereError
     try:
@@ -115,10 +115,10 @@ async def told_of(gateway: Gateway, kind: str, wanted: str) -> Told:
     others = not kind and (isinstance(told, MissingThereError) or told.pod)
     gang = await gang_of(gateway, wanted) if others else None
     if gang is not None:
-        return Told(gang=gang)
+        return NamedTale(gang=gang)
     if isinstance(told, MissingThereError):
         raise told
-    return Told(told.story, told.gang, None, wanted, told.pod)
+    return NamedTale(told.story, told.gang, None, wanted, told.pod)
 
 
 async def gang_of(gateway: Gateway, wanted: str) -> GangTale | None:

@@ -1,4 +1,4 @@
-"""Who answers a command: the gateway that the command line means, the gateway of a ``muster up``, or the log itself.
+"""The source of a command's answer: the gateway that is meant, the gateway of a ``muster up``, or the log itself.
 
 A running gateway has the read model. Without one a command opens the newest snapshot and folds what came after it.
 """
@@ -36,8 +36,8 @@ async def answered(
     *,
     beside: bool = True,
 ) -> T:
-    """The answer of ``ask`` where a gateway is meant; else that of whoever is faster, which says the same: ``ask``,
-    where a gateway of a ``muster up`` follows the log that is meant, or ``read``, which reads the log.
+    """The answer of ``ask`` where a gateway is meant. Else the faster of two equal answers: of ``ask``, where the
+    gateway of a ``muster up`` follows the meant log, or of ``read``, which reads the log.
 
     Raises CliError, KubeConfigError, and what ``read`` raises.
     """
@@ -48,7 +48,7 @@ async def answered(
         from muster_cli.gateway import Gateway
         from muster_cli.loopback import Loopback
 
-        # Whatever it does not answer, errors included, the log does.
+        # Any other question, and any mistake in it, is for the log.
         with contextlib.suppress(CliError):
             return await ask(Gateway(Loopback(url, languages.spoken()), "", answer_s=BESIDE_S))
     return await read()
@@ -112,9 +112,9 @@ def _beside(source: Source, at: str) -> str:
     config, origins = _settings()
     url = source.url or (config.nats_url if config is not None and "nats_url" in origins else "")
     cell = source.cell or (config.cell if config is not None and "cell" in origins else "")
-    found = instances.named(url)
+    named = instances.named(url)
     # Of several the command says which one it took, and that is done where the log is opened.
-    return found[0].gateway if len(found) == 1 and cell in ("", found[0].cell) else ""
+    return named[0].gateway if len(named) == 1 and cell in ("", named[0].cell) else ""
 
 
 def _settings() -> tuple[Config | None, dict[str, str]]:

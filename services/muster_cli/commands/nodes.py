@@ -36,8 +36,8 @@ async def nodes(
         from muster.serving.scope import EVERYTHING, Lens
         from muster_cli.folding import read_at
 
-        found = await read_at(source, out, at, promising=False)
-        state, now = found.state, max(found.state.now, found.present)
+        reading = await read_at(source, out, at, promising=False)
+        state, now = reading.state, max(reading.state.now, reading.present)
         lens, moment = Lens(EVERYTHING, state), views.moment_of(state, now, live=not at)
         return views.nodes(state, lens, moment, limit=len(state.nodes.nodes))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from muster.told.views.tellings import Told
+from muster.told.views.tellings import NamedTale
 from muster_cli.console import Output
 from muster_cli.meant import answered
 from muster_cli.named import named
@@ -34,12 +34,12 @@ async def why(
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
 
-    async def ask(gateway: Gateway) -> Told:
+    async def ask(gateway: Gateway) -> NamedTale:
         from muster_cli.gatewayquestions import told_of
 
         return await told_of(gateway, kind, wanted)
 
-    async def read() -> Told:
+    async def read() -> NamedTale:
         from muster_cli.telling import told
 
         return await told(source, out, at, kind, wanted)

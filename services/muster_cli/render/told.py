@@ -1,4 +1,4 @@
-"""What is told about a name: a job, a job of a pod, a gang of pods, or the share of a queue."""
+"""The answer to a name: a job, a job of a pod, a gang of pods, or the share of a queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from muster.told.views.tellings import Told
+from muster.told.views.tellings import NamedTale
 from muster_cli.console import Output
 from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.why import record, story_lines
@@ -14,7 +14,7 @@ from muster_cli.render.why import record, story_lines
 MAX_WIDTH = 120
 
 
-def print_told(out: Output, told: Told, *, every: bool, output: Literal["text", "json", "yaml"]) -> None:
+def print_told(out: Output, told: NamedTale, *, every: bool, output: Literal["text", "json", "yaml"]) -> None:
     """``every``: every small step too."""
     width, story, gang, share = min(out.width, MAX_WIDTH), told.story, told.gang, told.share
     if output != "text":
@@ -30,7 +30,7 @@ def print_told(out: Output, told: Told, *, every: bool, output: Literal["text", 
         out.lines(tale_lines(gang, every=every, width=width))
 
 
-def _record(told: Told) -> dict[str, object]:
+def _record(told: NamedTale) -> dict[str, object]:
     if told.share is not None:
         shown: dict[str, object] = msgspec.to_builtins(told.share)
         return shown

@@ -30,7 +30,7 @@ class QueueStory:
         self._wanted = wanted
         self._entries: list[NarratedEvent] = []
         self._turns: list[Said] = []
-        """What was recalled, before the entries: only what is told is worded."""
+        """Recalled turns, older than the entries; only the newest get words."""
         self._left_out = 0
         self._tally = Tally()
         known = self.told.state

@@ -171,7 +171,7 @@ class QueueTale(Struct, frozen=True):
     pauses: list[str] = field(default_factory=list)
 
 
-class Told(Struct, frozen=True):
+class NamedTale(Struct, frozen=True):
     """A job, with its gang of pods; or a gang; or the share of a queue. ``pod``: the text about the pod ``named``."""
 
     story: JobStory | None = None
