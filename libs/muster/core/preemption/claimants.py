@@ -93,8 +93,8 @@ def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
         yield from state.parked(queue, left)
         return
     claiming = dict.fromkeys(jobs[uid].shape for uid in ledger.claims.of.get(queue, ()) if uid in jobs)
-    found = (shape for shape in map(book.shapes.get, claiming) if shape is not None and shape.queue == queue)
-    own = [shape for shape in found if state.is_parked(shape)]
+    shapes = (shape for shape in map(book.shapes.get, claiming) if shape is not None and shape.queue == queue)
+    own = [shape for shape in shapes if state.is_parked(shape)]
     nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
     free, plain = dict[str, int](), not (ledger.lends or ledger.shares.names)
     for node in nodes if plain else ():

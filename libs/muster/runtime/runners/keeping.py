@@ -10,6 +10,7 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from muster.bus.beat import beat
 from muster.bus.errors import BusError, NoRoomError
 from muster.bus.fills import ALARM_PERCENT, Fill, fills
 from muster.bus.jetstream import JetStream
@@ -101,7 +102,7 @@ class LogKeeper:
                 if self.guard is not None:
                     await self.guard.repair(self._js)
                 self._looks_since = None
-                await asyncio.sleep(LOOK_S)
+                await beat(LOOK_S)
 
     def waits_s(self) -> float:
         """For how many seconds it has been looking after the log without an end; 0 while it rests."""
