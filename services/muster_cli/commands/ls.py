@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from cyclopts import Parameter
 from msgspec.structs import replace
 
+from muster.core.workloads.registry import KINDS
 from muster.model.language import listed, say
 from muster.model.text import counted
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row, row_of
@@ -53,7 +54,9 @@ async def ls(
     owner: Annotated[
         str, Parameter(show_default=False, help="Only of this owner: label or annotation muster.dev/owner of a job.")
     ] = "",
-    since: Annotated[str, Parameter(help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")] = "1h",
+    since: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")
+    ] = "1h",
     at: At = "",
     watch: Annotated[
         bool,
@@ -113,9 +116,13 @@ async def _read(source: Source | None, out: Output, at: str, asked: JobFilter, a
     read = await read_at(source, out, at, promising=starts)
     now = max(read.state.now, read.present)
     _known(read.state.queues.ledger.nodes, asked.queue)
-    wanted = replace(asked, ended_after=now - ago)
+    wanted = replace(_kind(asked, _kinds(read.state)), ended_after=now - ago)
     rows = [row for row in job_rows(read.state, now, starts=starts) if wanted.takes(row)]
     return ListedJobs(rows, now, read.state.seq, len(read.state.records))
+
+
+def _kinds(state: ReadState) -> set[str]:
+    return {record.ref.kind for record in state.records.values()}
 
 
 async def _through(gateway: Gateway, asked: JobFilter, ago: int) -> ListedJobs:
@@ -151,7 +158,7 @@ async def _watch(source: Source | None, out: Output, asked: JobFilter, ago: int,
         present = Present(reading, touched)
         now = max((await present.read()).now, await reading.log.time())
         _known(present.state.queues.ledger.nodes, asked.queue)
-        news = ChangedJobs(replace(asked, ended_after=now - ago))
+        news = ChangedJobs(replace(_kind(asked, _kinds(present.state)), ended_after=now - ago))
         first = news.first(present.state)
         if output == "json":
             for row in first:
@@ -207,9 +214,30 @@ def _states(given: list[str]) -> tuple[str, ...]:
     return words
 
 
+def _kind(asked: JobFilter, more: Iterable[str] = ()) -> JobFilter:
+    """A kind, also written as for kubectl: ``rayjobs``. ``more``: the kinds of the log. Raises CliError."""
+    word, kinds = asked.kind.lower(), sorted({*KINDS, *more})
+    if not word:
+        return asked
+    for kind in kinds:
+        if word in (kind.lower(), f"{kind.lower()}s"):
+            return replace(asked, kind=kind)
+    raise CliError(
+        say("--kind {word} is no kind of job; there are {kinds}", word=asked.kind, kinds=listed(kinds)), USAGE
+    )
+
+
 def _known(paths: Iterable[str], queue: str) -> None:
     """Raises CliError for a queue that no tree in force has."""
+    paths = [*paths]
     if queue and not any(path == queue or path.endswith(f"/{queue}") for path in paths):
+        from muster_cli.filtering import similar  # Not for lists.
+
         raise CliError(
-            say("there is no queue {queue}; `muster queue tree` shows those there are", queue=queue), NOT_FOUND
+            say(
+                "there is no queue {queue}; `muster queue tree` shows those there are{hint}",
+                queue=queue,
+                hint=similar(queue, {*paths}),
+            ),
+            NOT_FOUND,
         )
