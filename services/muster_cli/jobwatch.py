@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from muster.model.language import say
-from muster.serving.joblist import job_rows, row_of
+from muster.serving.joblist import job_rows, kinds_of, row_of
 from muster.serving.jobrows import JobFilter, JobRow, record_of_row
 from muster.told.codes.values import Promise
 from muster.told.readmodel.readstate import ReadState
@@ -17,7 +17,7 @@ from muster.told.readmodel.touched import Touched
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.following import Present
-from muster_cli.joblines import ListForm, known_queue, print_jobs
+from muster_cli.joblines import ListForm, known_kind, known_queue, print_jobs
 from muster_cli.options import Source
 from muster_cli.reading import locate, opened, tell_which
 
@@ -33,7 +33,7 @@ async def watch_jobs(source: Source | None, out: Output, asked: JobFilter, ago: 
         present = Present(reading, touched)
         now = max((await present.read()).now, await reading.log.time())
         known_queue(present.state.queues.ledger.nodes, asked.queue)
-        news = ChangedJobs(replace(asked, ended_after=now - ago))
+        news = ChangedJobs(replace(known_kind(asked, kinds_of(present.state)), ended_after=now - ago))
         first = news.first(present.state)
         if output == "json":
             for row in first:

@@ -16,6 +16,11 @@ from muster.told.status.statuses import job_status, promises_of
 from muster.told.wording import jobs
 
 
+def kinds_of(state: ReadState) -> set[str]:
+    """The kinds of the jobs of a log."""
+    return {record.ref.kind for record in state.records.values()}
+
+
 def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]:
     """Every job that exists or is remembered: jobs with quota first, then the others in queue order.
 

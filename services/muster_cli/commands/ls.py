@@ -13,7 +13,7 @@ from muster.serving.jobrows import JobFilter, ListedJobs, record_of_row
 from muster.told.codes.values import Phase
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
-from muster_cli.joblines import ListForm, known_queue, print_jobs
+from muster_cli.joblines import ListForm, known_kind, known_queue, print_jobs
 from muster_cli.meant import answered, through_gateway
 from muster_cli.options import At, GatewayOption, Source
 from muster_cli.positions import span_of
@@ -41,7 +41,9 @@ async def ls(
     owner: Annotated[
         str, Parameter(show_default=False, help="Only of this owner: label or annotation muster.dev/owner of a job.")
     ] = "",
-    since: Annotated[str, Parameter(help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")] = "1h",
+    since: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="How long ago a job may have ended: 90s, 30m, 1h, 7d.")
+    ] = "1h",
     at: At = "",
     watch: Annotated[
         bool,
@@ -113,13 +115,13 @@ async def _names_there(gateway: Gateway) -> tuple[str, ...]:
 
 
 async def _read(source: Source | None, out: Output, at: str, asked: JobFilter, ago: int, *, starts: bool) -> ListedJobs:
-    from muster.serving.joblist import job_rows
+    from muster.serving.joblist import job_rows, kinds_of
     from muster_cli.folding import read_at
 
     read = await read_at(source, out, at, promising=starts)
     now = max(read.state.now, read.present)
     known_queue(read.state.queues.ledger.nodes, asked.queue)
-    wanted = replace(asked, ended_after=now - ago)
+    wanted = replace(known_kind(asked, kinds_of(read.state)), ended_after=now - ago)
     rows = [row for row in job_rows(read.state, now, starts=starts) if wanted.takes(row)]
     return ListedJobs(rows, now, read.state.seq, len(read.state.records))
 
@@ -129,7 +131,8 @@ async def _through(gateway: Gateway, asked: JobFilter, ago: int, *, starts: bool
 
     if asked.queue:
         known_queue([node.path for node in (await board_of(gateway)).nodes], asked.queue)
-    return await jobs_of(gateway, asked, ago, starts=starts)
+    # The kinds of its log are known to the gateway alone.
+    return await jobs_of(gateway, known_kind(asked, (asked.kind,)), ago, starts=starts)
 
 
 def _states(given: list[str]) -> tuple[str, ...]:
