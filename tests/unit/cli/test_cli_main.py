@@ -171,10 +171,10 @@ def test_a_reader_of_the_log_imports_no_web_client_and_no_stage_that_it_does_not
     [
         ("main:run", ["--help"], 100),
         ("completing:proposed", ["ls", "--st"], 110),
-        ("main:run", ["ls", "--log", "none"], 483),
-        ("main:run", ["why", "x", "--log", "none"], 504),
-        ("main:run", ["queue", "tree", "--log", "none"], 494),
-        ("main:run", ["doctor", "--url", "none"], 582),
+        ("main:run", ["ls", "--log", "none"], 484),
+        ("main:run", ["why", "x", "--log", "none"], 505),
+        ("main:run", ["queue", "tree", "--log", "none"], 495),
+        ("main:run", ["doctor", "--url", "none"], 583),
     ],
     ids=lambda value: str(value),
 )
