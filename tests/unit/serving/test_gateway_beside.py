@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -189,8 +190,9 @@ async def test_a_command_that_a_gateway_answers_imports_neither_bus_nor_read_mod
         line = [word.format(job=job) for word in (*words, "--url", NATS)]
         code = f"import sys; from muster_cli.main import run; code = run({line!r}); print(code, *sys.modules)"
         with running(url):
+            environ = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_TEST_")}
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=tmp_path
+                sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=tmp_path, env=environ
             )
             out, _ = await process.communicate()
     code, *loaded = out.decode().splitlines()[-1].split()
