@@ -74,6 +74,9 @@ class Passing(Struct):
             return
         wait.passed.clear()
         self.aged.pop(job.ref.uid, None)
+        if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
+            self.starts.clear()
+            return
         start = Start(job.priority, wait.number, counted(job.demand))
         for path in chain_of(job.queue):
             limits = {name: limit_of(queues.ledger, path, name) for name in start.amounts}

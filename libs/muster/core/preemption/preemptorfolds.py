@@ -258,7 +258,8 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
 def queued(state: PreemptorState, _at: Position, event: WorkloadQueued) -> None:
     """A new attempt asks for other amounts, or elsewhere: gates of the last attempt are void."""
     state.gates.pop(event.ref.uid, None)
-    state.passing.comes(event.ref.uid)
+    if event.ref.uid in state.queues.workloads:
+        state.passing.comes(event.ref.uid)
 
 
 def changed(state: PreemptorState, uid: str) -> None:
