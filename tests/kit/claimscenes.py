@@ -34,7 +34,7 @@ def claim_ended(outcome: str) -> tuple[Scene, str]:
 
 
 def idle_for_age() -> tuple[Scene, str]:
-    """Half of the node is idle for a quarter of an hour for a job that later work has passed, and another asks for it."""
+    """Half of the node is idle for a quarter of an hour for an aged job, and another asks for it."""
     scene = Scene()
     scene.tree_of(("a", 0), ("b", 0))
     scene.lines("synced", "job b/x cpu=4", "job b/y cpu=4")

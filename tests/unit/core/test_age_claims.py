@@ -127,8 +127,8 @@ def test_a_tree_that_gives_an_age_in_time_is_refused_in_one_sentence() -> None:
 
 
 def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
-    """Half an hour with a quarter of the node free, which another job asks for; the one it was for needs half of the node,
-    and runs for no time.
+    """Half an hour with a quarter of the node free, which another job asks for; the one it was for needs half of
+    the node, and runs for no time.
     """
     scene = scene_of()
     scene.lines("job a/first cpu=4")

@@ -182,7 +182,9 @@ def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
 def admitted(state: PreemptorState, at: Position, event: GangAdmitted) -> None:
     if event.ref.uid in state.charged:
         state.ends.decided[event.ref.uid] = at.at
-        state.passing.started(state.queues.jobs[event.ref.uid], state.queues)
+        job = state.queues.jobs.get(event.ref.uid)
+        if job is not None:  # None where it ran before it was seen.
+            state.passing.started(job, state.queues)
 
 
 def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) -> None:
