@@ -2,7 +2,7 @@
 
 Work that came to wait after a job and started before it has passed the job, at each node of the tree that both share;
 work of higher priority does not count. A job is *aged* once ``MULTIPLE`` times its own width has passed it. Where jobs
-start in the order of coming nobody ages, however long the line is.
+start in the order of coming no job ages, however long the line is.
 
 Starts are counted together: a node looks at the jobs that wait below it once an eighth of its limit has started there
 since its last look.
@@ -30,7 +30,7 @@ class Wait(Struct):
     """A job that waits, or runs."""
 
     number: int
-    """The place in the order of coming; a job stopped in its run comes anew."""
+    """The place in the order of coming; a job stopped in its run counts as a new one."""
     passed: dict[str, Vector] = field(default_factory=dict)
     """node -> the amounts that have passed the job there, as of the node's last look"""
 
@@ -95,11 +95,11 @@ class Passing(Struct):
         self.aged.pop(uid, None)
 
     def in_order(self) -> list[str]:
-        """The aged jobs that still wait; who came first is first."""
+        """The aged jobs that still wait; the first to come is first."""
         return sorted(self.aged, key=lambda uid: self.waits[uid].number)
 
     def _look(self, path: str, queues: Queues) -> None:
-        """Add the starts at a node to what has passed the jobs that wait below."""
+        """Add the starts at a node to the amounts that have passed the jobs waiting below."""
         by_priority: dict[int, list[Start]] = {}
         for start in self.starts.pop(path).begun:
             by_priority.setdefault(start.priority, []).append(start)

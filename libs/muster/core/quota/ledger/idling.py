@@ -1,7 +1,7 @@
 """Quota idle for age claims: counted while a claim is in force, and bounded.
 
 No job is suspended for an age claim, so with long jobs the release of enough quota may take days. Meanwhile earlier
-released quota is idle, though other jobs ask for it. A two-hundredth of a day's capacity may be idle for one claim, which
+released quota is idle, though other jobs ask for it. A two-hundredth of a day's capacity may be idle for a claim, which
 then ends. After each claim its node rests: no more is held there for age until a thousandth was idle, on average.
 """
 
