@@ -18,9 +18,10 @@ from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, u
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster_cli.console import Output
+from muster_cli.options import Source
 from muster_cli.positions import Bookmark, mark, reached, until
 from muster_cli.reading import LogReading, commits
-from muster_cli.sources import Feed, Source, source_of
+from muster_cli.sources import Feed, source_of
 
 S = TypeVar("S", bound=StageState)
 NEVER = 1 << 62
