@@ -33,6 +33,7 @@ from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     GangAdmitted,
+    GangDeferred,
     PlacesReleased,
 )
 from muster.events.reasons import GiveBackReason
@@ -143,9 +144,14 @@ class GangAdmitter(Stage[AdmitterState]):
             for reservation in state.reservations.values()
             if not reservation.room_until and reservation.ref.uid not in kept
         ]
+        waits = any(placelines.unheard(state)) or plantrials.untried(state)
         for reservation in plain:
-            if reservation.owed:
-                yield from _tried(state, view, reservation, hopeless, placer)
+            for decision in _tried(state, view, reservation, hopeless, placer) if reservation.owed else ():
+                waits = waits or isinstance(decision, GangDeferred)
+                yield decision
+            waits = waits or (reservation.owed and reservation.deferred)
+        if waits:
+            return
         borrow, mark, acted = [reservation for reservation in plain if not reservation.owed], view.mark(), False
         trials = [placelines.owed_first(state, view)] if borrow else []
         for decision in chain(*trials, *(_tried(state, view, reservation, hopeless, placer) for reservation in borrow)):

@@ -135,6 +135,8 @@ class Unplaced(Struct):
     place: LinePlace = LinePlace(False, 0, 0, "", "")
     owed: bool = False
     """The request was within a guarantee at the release of the quota."""
+    until: int = 0
+    """Log time (ms) until which borrowers leave the nodes to this job; 0: the preemptor has spoken about the job."""
     flavors: Flavors = field(default_factory=dict)
     """The flavors of the attempt, and"""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)

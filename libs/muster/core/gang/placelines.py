@@ -25,8 +25,10 @@ from muster.events.base import Cause
 from muster.events.decisions import (
     GangDeferred,
     PlacesFound,
+    PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
+    ReclaimDeferred,
     WorkloadDequeued,
     WorkloadQueued,
 )
@@ -39,6 +41,8 @@ from muster.model.quota import Flavors, OnFlavors, flavors_text
 
 FOUND_MS = 5_000
 """The time for which other jobs leave the room to a job tried again: its queue may not admit the job."""
+WORD_MS = 1_000
+"""The time in which the preemptor speaks about a job without a place, if it has anything to say."""
 ROUNDS = 3
 ROUND_MS = 60_000
 """The rest of a job after ``ROUNDS`` searches without a place on unchanged nodes."""
@@ -101,12 +105,25 @@ def released(state: AdmitterState, at: Position, event: QuotaReleased, before: R
         event.attempt,
         Cause(at.seq, at.item),
         owed=event.owed,
+        until=at.at + WORD_MS if event.owed else 0,
         flavors=mine.flavors,
         nodes=mine.nodes,
         turn=mine.turn,
     )
     _goes_round(state, uid, at.at)
     _stand(state, state.unplaced[uid])
+
+
+def spoken(state: AdmitterState, _at: Position, event: PreemptionProposed | ReclaimDeferred) -> None:
+    """The preemptor has spoken about a job: victims leave for it, or none can."""
+    unplaced = state.unplaced.get(event.ref.uid)
+    if unplaced is not None:
+        unplaced.until = 0
+
+
+def unheard(state: AdmitterState) -> Iterator[int]:
+    """Log times (ms) until which borrowers leave the nodes to jobs within a guarantee."""
+    return (unplaced.until for unplaced in state.unplaced.values() if unplaced.until > state.now)
 
 
 def _goes_round(state: AdmitterState, uid: str, now: int) -> None:
@@ -379,6 +396,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     if not (state.unplaced or state.passed):
         return
     times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
+    times += unheard(state) if state.reservations else ()
     if state.placement.strategy is not None:
         times += [until for until, _ in state.found.values()]
         times += [at for at, uid in nodeclaims.unplaced_may_claim(state) if uid not in state.pods.claims]

@@ -59,6 +59,11 @@ def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
         plan.tried = event
 
 
+def untried(state: AdmitterState) -> bool:
+    """Whether a plan is about to be tried: borrowers wait, for the plan knows nothing of places given meanwhile."""
+    return any(plan.tried is None for plan in state.plans.values())
+
+
 def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
 

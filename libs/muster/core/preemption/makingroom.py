@@ -176,12 +176,8 @@ def _tried(state: PreemptorState, unplaced: UnplacedClaimant) -> dict[str, None]
     return {} if state.opens(unplaced.gate) else unplaced.tried
 
 
-def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred | None:
-    """The decision for the first due job with candidates: a proposal, or a deferral without victims; None without such
-    a job.
-    """
-    if not state.unplaced:
-        return None
+def proposals_due(state: PreemptorState) -> Iterator[PreemptionProposed | ReclaimDeferred]:
+    """The decisions for due jobs with candidates: deferrals without victims, up to the first proposal."""
     priorities = state.queues.queue_priorities
     waiting = [unplaced for unplaced in _in_question(state) if _is_due(state, unplaced)]
     waiting.sort(key=lambda unplaced: (-priorities.get(unplaced.job.queue, 0), unplaced.job.place))
@@ -193,8 +189,9 @@ def proposal_due(state: PreemptorState) -> PreemptionProposed | ReclaimDeferred 
         seen.add(alike)
         decision = _proposal(state, unplaced)
         if decision is not None:
-            return decision
-    return None
+            yield decision
+        if isinstance(decision, PreemptionProposed):
+            return
 
 
 def _in_question(state: PreemptorState) -> Iterator[UnplacedClaimant]:

@@ -70,9 +70,9 @@ class Preemptor(Stage[PreemptorState]):
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
-        room = makingroom.proposal_due(state)
-        if room is not None:
-            return [room]
+        room = list(islice(makingroom.proposals_due(state), MAX_LOOKED_AT))
+        if room:
+            return [*room]
         aged = claimants.aged(state)
         return [plans.hold(state, *aged)] if aged is not None else []
 

@@ -10,26 +10,25 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
-from muster.core.quota.accounting import accountantfolds, claimfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting import accountantfolds, claimfolds, growth, owedwait, podasks, sharing, suspending
+from muster.core.quota.accounting.owedwait import OwedWait
 from muster.core.quota.accounting.rechecks import charge_due, on_nodes, usage_changed
-from muster.core.quota.candidates import basis
-from muster.core.quota.demand import Scratch, chain_of, demand_of
+from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, quotaledger, standalone
 from muster.core.quota.ledger.books import claimant_of
-from muster.core.quota.ledger.quotaledger import Ledger, still_waits
+from muster.core.quota.ledger.quotaledger import still_waits
 from muster.core.quota.trees import forest
 from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
-    Candidate,
     EvictionOrdered,
     PodsAwaited,
     QuotaDenied,
@@ -43,47 +42,7 @@ from muster.events.decisions import (
 from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
 from muster.events.facts import NodeObserved
-from muster.model.demand import Demand, Shortfall
-from muster.model.keys import Ref
 from muster.model.resources import beyond
-
-
-class OwedWait(Struct):
-    """The jobs of one round that a node of the tree owes room, and that have none yet. No job that is owed less takes
-    this room.
-    """
-
-    kept: dict[str, tuple[int, Ref, Scratch]] = field(default_factory=dict)
-    """uid -> (depth of the node that owes, the job, the job's amounts); the lowest node comes first"""
-
-    def note(self, ledger: Ledger, job: Ref, queue: str, demand: Demand) -> None:
-        """Note a job, or the growth of a Ray cluster, if its claim may bring the room."""
-        reclaims = not ledger.by_shares(queue) and ledger.rules_of(queue).reclaim != "disabled"
-        level = basis(ledger, job.uid).owed_at(queue, demand) if reclaims else ""
-        if level:
-            amounts = Scratch()
-            amounts.add(queue, demand)
-            self.kept[job.uid] = len(chain_of(level)), job, amounts
-
-    def takes(self, ledger: Ledger, job: Candidate, scratch: Scratch) -> bool:
-        """Whether a job fits, and takes room of a job that is owed more."""
-        if ledger.claims.served_by(job.ref.uid, job.queue, job.demand) is not None:
-            return False
-        depth = ledger.owed_depth(job.queue, job.demand, scratch)
-        return (
-            ledger.shortfall(job.queue, job.demand, scratch) is None
-            and self.shortfall(ledger, job, depth, scratch) is not None
-        )
-
-    def shortfall(self, ledger: Ledger, job: Candidate, depth: int, scratch: Scratch) -> Shortfall | None:
-        """The shortfall of a job that fits otherwise; ``depth``: of the node that owes the job its room, 0: none."""
-        for deeper, owed, amounts in self.kept.values():
-            beside = deeper > depth and owed.uid != job.ref.uid
-            short = ledger.shortfall(job.queue, job.demand, scratch, amounts) if beside else None
-            if short is not None:
-                held = amounts.extra.get(short.path, {}).get(short.resource, 0)
-                return structs.replace(short, used=short.used - held, held=short.held + held, claimant=owed.key)
-        return None
 
 
 def _owed_first(state: AccountantState) -> list[Proposal]:
@@ -107,7 +66,7 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        trees, own = forest.arms(), arms_of(accountantfolds, claimfolds, growth, podasks, sharing)
+        trees, own = forest.arms(), arms_of(owedwait, accountantfolds, claimfolds, growth, podasks, sharing)
         return {**trees, **own, NodeObserved: in_turn(trees[NodeObserved], own[NodeObserved])}
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -254,21 +213,29 @@ class QuotaAccountant(Stage[AccountantState]):
         now. Growth that is owed its room and answered in this commit keeps it likewise. While a proposal for the job is
         tried on the nodes, the others wait for their answer.
         """
-        waits, tried = OwedWait(), OwedWait()
+        if not state.proposals:
+            return
+        waits = OwedWait(state)
         for plan in state.plans.values():
-            if plan.proposed.kind == "guarantee":
-                tried.note(state.ledger, plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
-        for ref, queue, demand in growth.owed(state, asked) if state.proposals else ():
-            waits.note(state.ledger, ref, queue, demand)
-        for job in (proposal.candidate for proposal in state.proposals.values()):
-            short = state.ledger.shortfall(job.queue, job.demand, scratch, now=state.now, uid=job.ref.uid)
-            if short is not None and not short.hopeless:
-                waits.note(state.ledger, job.ref, job.queue, job.demand)
-        for proposal in _owed_first(state):
-            if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):
-                continue
-            if (yield from self._noted(state, [self._answer(state, proposal, scratch, waits)])):
+            if plan.proposed.kind in ("guarantee", "priority"):
+                waits.note(plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
+        for ref, queue, demand in growth.owed(state, asked):
+            waits.note(ref, queue, demand)
+        for refused in owedwait.unheard(state):
+            waits.note(refused.ref, refused.queue, refused.demand)
+        asking = _owed_first(state)
+        for proposal in asking:
+            waits.note(proposal.candidate.ref, proposal.candidate.queue, proposal.candidate.demand, asks=True)
+        while asking:
+            later = list[Proposal]()
+            for proposal in asking:
+                if waits.takes(proposal.candidate, scratch):
+                    later.append(proposal)
+                elif (yield from self._noted(state, [self._answer(state, proposal, scratch, waits)])):
+                    return
+            if len(later) == len(asking) and not waits.drop_asking():
                 return
+            asking = later
 
     @staticmethod
     def _moves(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
@@ -304,17 +271,15 @@ class QuotaAccountant(Stage[AccountantState]):
         served = state.ledger.claims.served_by(uid, candidate.queue, demand)
         depth = state.ledger.owed_depth(candidate.queue, demand, scratch)
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
-        if short is not None:
-            if not short.hopeless:
-                waits.note(state.ledger, candidate.ref, candidate.queue, demand)
-        elif served is None:
-            short = waits.shortfall(state.ledger, candidate, depth, scratch)
+        waits.kept.pop(uid, None)
         if short is None:
             passed = claiming.claim_passed(state.ledger, candidate.queue, demand, scratch, state.now)
             scratch.add(candidate.queue, demand)
             return claiming.reservation_of_move(
                 state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=depth > 0
             )
+        if not short.hopeless:
+            waits.note(candidate.ref, candidate.queue, demand)
         return QuotaDenied(
             cause=cause,
             ref=candidate.ref,
@@ -353,6 +318,7 @@ class QuotaAccountant(Stage[AccountantState]):
                 *claiming.expiries(state),
                 *state.overdue.values(),
                 *state.overuse.values(),
+                *owedwait.deadlines(state),
             ),
             *sharing.next_at(state),
         )

@@ -31,6 +31,7 @@ from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import ChildObserved
 from muster.events.reasons import AdoptionReason
+from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.quota import Flavors
@@ -166,6 +167,17 @@ class Plan(Struct):
     """Whether the claimant was found to fit on the nodes, if known."""
 
 
+class Refused(Struct):
+    """A job that lacks quota or places."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    demand: Demand
+    until: int
+    """Log time (ms) until which jobs with less right leave the room to this job; 0: the preemptor has spoken."""
+
+
 class OpenGrowth(Struct):
     """A request of a Ray cluster that scales itself for more than its grant."""
 
@@ -241,6 +253,8 @@ class AccountantState(StageState):
     weighed: dict[str, dict[str, Vector]] = field(default_factory=dict)
     """root -> path -> the weighed usage, in millionths of the capacity"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
+    """uid -> a job that was refused under its attempt"""
     places: bool = False
     """Gangs are placed on nodes: a plan is tried on the nodes before the answer."""
     native_grow_ms: int = 0

@@ -116,6 +116,20 @@ class Between(GivingRules, frozen=True):
         )
         return gives and not self._comes_back(giver, own, side, search)
 
+    def would_give(self, leaf: str, demand: Demand) -> bool:
+        """Whether one more job of a queue could leave for the claimant, once this job runs."""
+        if leaf == self.queue or not self._beside(leaf):
+            return False
+        own, side = self.sides(leaf)
+        if side not in self.ledger.nodes:
+            return False
+        keeps = [(name, self._keeps(side, name)) for name in self.names]
+        if self._within_quota(own):
+            keeps += [(name, self._quota(side, name)) for name in self.names]
+        return any(
+            least != UNLIMITED and self._used(side, name) + demand.request.get(name, 0) > least for name, least in keeps
+        )
+
     def _last_left(self, giver: Giver, side: str, name: str, least: int, search: Search) -> int:
         """The use of a side before its largest victim leaves; a lower bound if above ``least``."""
         left = search.used(side, name)
