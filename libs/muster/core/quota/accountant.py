@@ -269,14 +269,14 @@ class QuotaAccountant(Stage[AccountantState]):
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
         served = state.ledger.claims.served_by(uid, candidate.queue, demand)
-        depth = state.ledger.owed_depth(candidate.queue, demand, scratch)
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
         waits.kept.pop(uid, None)
         if short is None:
             passed = claiming.claim_passed(state.ledger, candidate.queue, demand, scratch, state.now)
+            owed = state.ledger.owed(candidate.queue, demand, scratch)
             scratch.add(candidate.queue, demand)
             return claiming.reservation_of_move(
-                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=depth > 0
+                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=owed
             )
         if not short.hopeless:
             waits.note(candidate.ref, candidate.queue, demand)

@@ -125,9 +125,11 @@ class OwedWait(Struct):
             self.kept[job.uid] = _Owed(job, queue, demand, amounts, depth, shares, priority, asks)
 
     def drop_asking(self) -> bool:
-        """Jobs that fit wait for each other: the first of them starts. False without such jobs."""
-        before, self.kept = len(self.kept), {uid: owed for uid, owed in self.kept.items() if not owed.asks}
-        return len(self.kept) < before
+        """Jobs that fit wait for each other, and for no other job: the first of them starts. False otherwise."""
+        if not self.kept or not all(owed.asks for owed in self.kept.values()):
+            return False
+        self.kept.clear()
+        return True
 
     def takes(self, job: Candidate, scratch: Scratch) -> bool:
         """Whether a job fits, and takes room of a job that has more right to it."""
@@ -136,12 +138,15 @@ class OwedWait(Struct):
             return False
         if ledger.shortfall(job.queue, job.demand, scratch, now=self.state.now, uid=job.ref.uid) is not None:
             return False
-        depth = ledger.owed_depth(job.queue, job.demand, scratch)
-        return any(
-            owed.goes_before(self.state, job, depth, scratch)
-            and ledger.shortfall(job.queue, job.demand, scratch, owed.amounts) is not None
-            for owed in self.kept.values()
-        )
+        depth, together = ledger.owed_depth(job.queue, job.demand, scratch), Scratch()
+        for owed in self.kept.values():
+            if not owed.goes_before(self.state, job, depth, scratch):
+                continue
+            if ledger.shortfall(job.queue, job.demand, scratch, owed.amounts) is not None:
+                return True
+            if ledger.shortfall(owed.queue, owed.demand, scratch, together) is None:
+                together.add(owed.queue, owed.demand)
+        return ledger.shortfall(job.queue, job.demand, scratch, together) is not None
 
 
 def unheard(state: AccountantState) -> Iterator[Refused]:
