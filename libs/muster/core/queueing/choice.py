@@ -11,7 +11,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace, merge
 
 from muster.core.queueing.book import Place, Rooms, Shape, clear, room_at
-from muster.core.queueing.queueorder import Turn, first_turn_with, turn_of, used_first
+from muster.core.queueing.queueorder import MILLION, Turn, first_turn_with, turn_of, used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.queueing.standing import Standing, may_be_proposed
@@ -19,6 +19,7 @@ from muster.core.queueing.turns import SharedTurns, queues_with_room, slots_of
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
+from muster.model.demand import Demand
 from muster.model.keys import root_of
 
 MAX_CHOSEN_BYTES = 256 * 1024
@@ -126,10 +127,16 @@ def _in_turn(
             continue
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
-        scratch.add(job.queue, job.demand)
-        rooms.admits(job.ref.uid, job.queue, job.demand)
+        if _fits(state, job, scratch, rooms):  # Else it is tried for the sake of the answer, and takes no room.
+            scratch.add(job.queue, job.demand)
+            rooms.admits(job.ref.uid, job.queue, job.demand)
         chosen.append(_candidate(state, job))
     return chosen
+
+
+def _fits(state: SorterState, job: Job, scratch: Scratch, rooms: Rooms) -> bool:
+    ledger, proposed, uid = rooms.ledger, state.queues.proposed, job.ref.uid
+    return ledger.shortfall(job.queue, job.demand, proposed, scratch, now=state.now, uid=uid) is None
 
 
 _BYTES = 256
@@ -259,13 +266,26 @@ class _Turn:
 
     def order(self, scratch: Scratch) -> Turn:
         """Owed before borrowed, then the priority of the queue; then, as the tree says, used/min and age, or age alone
-        beyond the guarantees.
+        beyond the guarantees. A queue takes its turn by the lowest guarantee of any of its heads that fit.
         """
         queues, (place, key) = self.state.queues, self.heads[0]
-        used = used_first(
-            queues.ledger, queues.order(self.queue), self.queue, self.lines[key].demand, queues.proposed, scratch
-        )
+        used = self._used(self.lines[key].demand, scratch)
+        if used > MILLION:
+            for demand in self._smallest():
+                if not self.rooms.ledger.shortfall(self.queue, demand, queues.proposed, scratch):
+                    used = min(used, self._used(demand, scratch))
         return turn_of(queues.queue_priorities.get(self.queue, 0), used, place.rank)
+
+    def _used(self, demand: Demand, scratch: Scratch) -> int:
+        queues = self.state.queues
+        return used_first(queues.ledger, queues.order(self.queue), self.queue, demand, queues.proposed, scratch)
+
+    def _smallest(self) -> Iterator[Demand]:
+        """The demands of the smallest asks of the queue: where these are not owed, no larger one is."""
+        shapes = self.state.queues.book.shapes
+        for key in dict.fromkeys(slot.asks[self.queue][0][1] for _, slot in self.slots):
+            if key in shapes and key != self.heads[0][1]:
+                yield shapes[key].demand
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads until the first may be tried; False when no such head is left."""
