@@ -350,8 +350,9 @@ def room_at(ledger: Ledger, queue: str, path: str, slot: RefusalSlot | Shortfall
 class Rooms:
     """A glance at the room beside other demands, at a moment: where an ask has no room, no larger ask fits."""
 
-    def __init__(self, ledger: Ledger, proposed: Scratch, now: int) -> None:
-        self.ledger, self._proposed, self._now = ledger, proposed, now
+    def __init__(self, ledger: Ledger, proposed: Scratch, lent: Scratch, now: int) -> None:
+        """``lent``: see ``Queues``."""
+        self.ledger, self.proposed, self.lent, self._now = ledger, proposed, lent, now
         self._own = False
         self._look()
 
@@ -372,6 +373,18 @@ class Rooms:
         self.ledger.claims.end(claim.uid)
         self._look()
 
+    def fits(self, queue: str, demand: Demand, scratch: Scratch, uid: str = "") -> bool:
+        """Whether a job fits beside the open proposals, or, if it is owed its room, beside those of other owed jobs."""
+        ledger, now = self.ledger, self._now
+        if ledger.shortfall(queue, demand, self.proposed, scratch, now=now, uid=uid) is None:
+            return True
+        beside = (self.proposed, self.lent, scratch)
+        return (
+            bool(self.lent.extra)
+            and ledger.owed(queue, demand, *beside)
+            and ledger.shortfall(queue, demand, *beside, now=now, uid=uid) is None
+        )
+
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether a queue may have room for ``asked`` at the slot of an earlier denial, beside the scratches."""
         room = self._left(queue, path, slot, *scratches)
@@ -379,7 +392,7 @@ class Rooms:
 
     def _left(self, queue: str, path: str, slot: RefusalSlot | Shortfall, *scratches: Scratch) -> int:
         room = room_at(self.ledger, queue, path, slot)
-        for scratch in (self._proposed, *scratches):
+        for scratch in (self.proposed, self.lent, *scratches):
             room -= (scratch.firm if slot.of_min else scratch.extra).get(path, _NOTHING).get(slot.resource, 0)
         return room
 

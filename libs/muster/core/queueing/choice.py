@@ -40,7 +40,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             fresh.setdefault(job.shape, []).append(job)
     turns: dict[str, _Turn] = {}
     scratch = Scratch()
-    rooms = Rooms(state.queues.ledger, state.queues.proposed, state.now)
+    rooms = Rooms(state.queues.ledger, state.queues.proposed, state.queues.lent, state.now)
 
     for uid in [*state.queues.ledger.claims.by_uid] if state.queues.proposed.extra else ():
         asking = state.queues.jobs.get(uid)
@@ -127,16 +127,11 @@ def _in_turn(
             continue
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
-        if _fits(state, job, scratch, rooms):  # Else it is tried for the sake of the answer, and takes no room.
+        if rooms.fits(job.queue, job.demand, scratch, job.ref.uid):  # Else it is tried to learn what it lacks.
             scratch.add(job.queue, job.demand)
             rooms.admits(job.ref.uid, job.queue, job.demand)
         chosen.append(_candidate(state, job))
     return chosen
-
-
-def _fits(state: SorterState, job: Job, scratch: Scratch, rooms: Rooms) -> bool:
-    ledger, proposed, uid = rooms.ledger, state.queues.proposed, job.ref.uid
-    return ledger.shortfall(job.queue, job.demand, proposed, scratch, now=state.now, uid=uid) is None
 
 
 _BYTES = 256
@@ -272,7 +267,7 @@ class _Turn:
         used = self._used(self.lines[key].demand, scratch)
         if used > MILLION:
             for demand in self._smallest():
-                if not self.rooms.ledger.shortfall(self.queue, demand, queues.proposed, scratch):
+                if self.rooms.fits(self.queue, demand, scratch):
                     used = min(used, self._used(demand, scratch))
         return turn_of(queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
@@ -295,12 +290,10 @@ class _Turn:
             return False
         if self.blocking and (not self._head_first() or self._passes()) and not self._to_held(here=True):
             return False
-        proposed = self.state.queues.proposed
         while self._has_head(scratch):
             place, key = self.heads[0]
             line = self.lines[key]
-            now, uid, ledger = self.state.now, place.uid, self.rooms.ledger
-            if line.untried or not ledger.shortfall(self.queue, line.demand, proposed, scratch, now=now, uid=uid):
+            if line.untried or self.rooms.fits(self.queue, line.demand, scratch, place.uid):
                 return True
             if not self.blocking and (held := self._held_in(line)):
                 line.takes = partial(_is_among, held)  # Each job with a claim has its own.

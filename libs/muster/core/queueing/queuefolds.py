@@ -470,7 +470,10 @@ def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterab
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             queues.book.opened(job.shape)
             queues.book.take(job.shape, job.place, queues.ledger)
+            job.borrows = not queues.ledger.owed(job.queue, job.demand, queues.proposed, queues.lent)
             queues.proposed.add(job.queue, job.demand)
+            if job.borrows:
+                queues.lent.add(job.queue, job.demand, -1)
             queues.book.used(job.queue)
             job.status = "proposed"
     return ()

@@ -42,6 +42,8 @@ class Job(Struct):
     """The event that made the job worth trying, or last changed the job."""
     placement: str = ""
     """The layout of the pods on nodes, by the rules of the queue at the reservation."""
+    borrows: bool = False
+    """Proposed while no guarantee covers the job."""
     growth: GrowthOption | None = None
     """The replicas asked for beyond the grant, for a running Ray cluster."""
 
@@ -88,6 +90,8 @@ class Queues(Struct):
     ledger: Ledger = field(default_factory=Ledger)
     proposed: Scratch = field(default_factory=Scratch)
     """The demands of the open proposals."""
+    lent: Scratch = field(default_factory=Scratch)
+    """Of the proposals of borrowers among these, as negative amounts: owed jobs are answered before."""
     book: Book = field(default_factory=Book)
     workloads: dict[str, Workload] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -220,6 +224,9 @@ def withdraw(queues: Queues, job: Job) -> None:
     elif job.status == "proposed":
         queues.book.closed(job.shape)
         queues.proposed.add(job.queue, job.demand, -1)
+        if job.borrows:
+            queues.lent.add(job.queue, job.demand)
+            job.borrows = False
         queues.book.used(job.queue)
 
 
