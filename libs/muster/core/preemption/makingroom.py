@@ -18,6 +18,7 @@ from muster.core.preemption import plans
 from muster.core.preemption.heads import left_of
 from muster.core.preemption.plans import outranked, owed, site_now, weigh, with_moves
 from muster.core.preemption.preemptorstate import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
+from muster.core.queueing.book import Place
 from muster.core.queueing.queues import Job
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import chain_of, counted
@@ -178,9 +179,15 @@ def _tried(state: PreemptorState, unplaced: UnplacedClaimant) -> dict[str, None]
 
 def proposals_due(state: PreemptorState) -> Iterator[PreemptionProposed | ReclaimDeferred]:
     """The decisions for due jobs with candidates: deferrals without victims, up to the first proposal."""
-    priorities = state.queues.queue_priorities
+    ledger, priorities = state.queues.ledger, state.queues.queue_priorities
+
+    def turn(job: Job) -> tuple[int, int, Place]:
+        """The lowest guarantee first, then queues in order, in each queue the head first."""
+        depth = 0 if ledger.by_shares(job.queue) else ledger.owed_depth(job.queue, job.demand)
+        return -depth, -priorities.get(job.queue, 0), job.place
+
     waiting = [unplaced for unplaced in _in_question(state) if _is_due(state, unplaced)]
-    waiting.sort(key=lambda unplaced: (-priorities.get(unplaced.job.queue, 0), unplaced.job.place))
+    waiting.sort(key=lambda unplaced: turn(unplaced.job))
     seen: set[str] = set()
     for unplaced in waiting:
         alike = repr((unplaced.job.queue, unplaced.job.priority, unplaced.job.demand, list(_tried(state, unplaced))))
