@@ -222,7 +222,7 @@ class QuotaAccountant(Stage[AccountantState]):
         for ref, queue, demand in growth.owed(state, asked):
             waits.note(ref, queue, demand)
         for refused in owedwait.unheard(state):
-            waits.note(refused.ref, refused.queue, refused.demand)
+            waits.note(refused.ref, refused.queue, refused.demand, before=True)
         asking = _owed_first(state)
         for proposal in asking:
             waits.note(proposal.candidate.ref, proposal.candidate.queue, proposal.candidate.demand, asks=True)

@@ -15,7 +15,7 @@ from muster.core.quota.accountantstate import AccountantState, Refused
 from muster.core.quota.candidates import basis
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.evictionrules import Between, between
-from muster.core.quota.ledger.quotaledger import shares_with
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, shares_with
 from muster.events.decisions import (
     Candidate,
     PreemptionProposed,
@@ -101,9 +101,13 @@ class OwedWait(Struct):
 
     state: AccountantState
     kept: dict[str, _Owed] = field(default_factory=dict)
+    lowest: dict[str, int] = field(default_factory=dict)
+    """queue -> see ``_lowest``; a cache"""
 
-    def note(self, job: Ref, queue: str, demand: Demand, *, asks: bool = False) -> None:
-        """Note a job, or the growth of a Ray cluster, if its claim may bring the room. ``asks``: it may fit."""
+    def note(self, job: Ref, queue: str, demand: Demand, *, asks: bool = False, before: bool = False) -> None:
+        """Note a job, or the growth of a Ray cluster, if its claim may bring the room. ``asks``: it may fit;
+        ``before``: it was refused before, and jobs of lower priority run, or none leaves for it.
+        """
         if job.uid in self.kept:
             return
         ledger = self.state.ledger
@@ -119,10 +123,20 @@ class OwedWait(Struct):
                 level = given.owed_at(queue, demand)
                 depth = len(chain_of(level)) if level else 0
         priority = self.state.priorities.get(job.uid) if node.preempts else None
+        if before and priority is not None and priority <= self._lowest(queue):
+            priority = None
         if depth or shares is not None or priority is not None:
             amounts = Scratch()
             amounts.add(queue, demand)
             self.kept[job.uid] = _Owed(job, queue, demand, amounts, depth, shares, priority, asks)
+
+    def _lowest(self, queue: str) -> int:
+        """The lowest priority of a running job of a queue."""
+        if queue not in self.lowest:
+            state, runs = self.state, (uid for uid, entry in self.state.entries.items() if entry.queue == queue)
+            ranks = [state.priorities[uid] for uid in runs if uid in state.priorities and _preemptible(state, uid)]
+            self.lowest[queue] = min(ranks, default=UNBOUNDED)
+        return self.lowest[queue]
 
     def drop_asking(self) -> bool:
         """Jobs that fit wait for each other, and for no other job: the first of them starts. False otherwise."""
@@ -147,6 +161,10 @@ class OwedWait(Struct):
             if ledger.shortfall(owed.queue, owed.demand, scratch, together) is None:
                 together.add(owed.queue, owed.demand)
         return ledger.shortfall(job.queue, job.demand, scratch, together) is not None
+
+
+def _preemptible(state: AccountantState, uid: str) -> bool:
+    return state.ledger.charges[uid].preemptible
 
 
 def unheard(state: AccountantState) -> Iterator[Refused]:
