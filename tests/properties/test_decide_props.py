@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import states
+from kit import lives, states
 from kit.depth import examples
 from kit.guarantee import Work, World, drawn, left_undone, state_of
 from muster.tracesim.decide.answer import Answer
@@ -131,6 +132,70 @@ def test_who_is_refused_behind_a_borrower_keeps_its_room_from_those_answered_bef
     }
     world.runs = ["loan"]
     assert broken(world) == []
+
+
+def gpu_tree(whole: int, *children: dict[str, Any]) -> dict[str, Any]:
+    gpus = {"nvidia.com/gpu": whole}
+    root = {"name": "root", "min": gpus, "max": gpus, "children": list(children)}
+    tree = {"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree", "metadata": {"name": "t"}}
+    return {**tree, "spec": {"root": root}}
+
+
+def gpu_queue(name: str, least: int, *children: dict[str, Any]) -> dict[str, Any]:
+    below = {"children": list(children)} if children else {"namespaces": [name]}
+    return {"name": name, "min": {"nvidia.com/gpu": least}, "max": {}, **below}
+
+
+def gpu_job(name: str, queue: str, gpus: int, created: int, *, on: str = "", priority: Any = 50) -> dict[str, Any]:
+    pod = {"name": "p", "gpus": gpus} | ({"node": on, "phase": "Running", "started_s": created} if on else {})
+    return {"name": name, "queue": queue, "created_s": created, "priority": priority, "pods": [pod]}
+
+
+def hasty(queues: Any, nodes: dict[str, int], *jobs: dict[str, Any], cordoned: str = "") -> list[str]:
+    there = [{"name": name, "gpus": gpus, "schedulable": name != cordoned} for name, gpus in nodes.items()]
+    state = {"now_s": 1000, "nodes": there, "queues": queues, "placement": "pack"}
+    state["jobs"] = [job | ({"preemptible": True} if isinstance(queues, dict) else {}) for job in jobs]
+    return list(lives.hasty(state, answer(state)))
+
+
+def test_who_is_owed_behind_a_wider_job_of_its_queue_starts_before_other_borrowers() -> None:
+    """``lent`` leaves for ``first``; ``wide`` would borrow, and is ahead of ``second``, who is owed what is left."""
+    jobs = {"lent": ("root/a", 3), "lends": ("root/a", 2), "first": ("root/b", 1), "wide": ("root/b", 2)}
+    jobs["second"] = ("root/b", 1)
+    assert broken(flat({"root/a": 0, "root/b": 2}, 3, jobs, "lent")) == []
+
+
+def test_nobody_borrows_a_place_of_an_owed_job_that_waits_for_the_leaving_of_others() -> None:
+    """``owed`` has quota and no place: ``loan`` leaves for it. ``lends`` would take the place beside ``loan``."""
+    queues = gpu_tree(6, gpu_queue("a", 4), gpu_queue("b", 0))
+    jobs = [gpu_job("mine", "a", 2, 1, on="full"), gpu_job("loan", "b", 1, 2, on="half")]
+    jobs += [gpu_job("owed", "a", 2, 900), gpu_job("lends", "b", 1, 901)]
+    assert hasty(queues, {"full": 2, "half": 2, "gone": 2}, *jobs, cordoned="gone") == []
+
+
+def test_places_go_to_who_is_owed_at_the_lowest_node_first() -> None:
+    """``high`` and ``low`` lack a place, and one can leave: ``low`` is owed by its queue, ``high`` by the one above."""
+    queues = gpu_tree(6, gpu_queue("a", 6, gpu_queue("aa", 3), gpu_queue("ab", 0)), gpu_queue("b", 0))
+    jobs = [gpu_job("mine", "aa", 1, 1, on="n"), gpu_job("loan", "b", 1, 2, on="n")]
+    jobs += [gpu_job("high", "ab", 1, 900), gpu_job("low", "aa", 1, 901)]
+    assert hasty(queues, {"n": 2, "gone": 4}, *jobs, cordoned="gone") == []
+
+
+def test_in_kai_queues_who_could_take_the_room_back_starts_first() -> None:
+    """The share of each is two: ``wide`` takes b beyond its share, and is first in KAI's order."""
+    queues = [
+        {"name": "a", "quota": 1, "limit": -1, "weight": 2, "priority": 200},
+        {"name": "b", "quota": 2, "limit": -1, "weight": 1, "priority": 100},
+    ]
+    jobs = [gpu_job("mine", "a", 1, 1, on="n0"), gpu_job("within", "a", 1, 900), gpu_job("wide", "b", 3, 901)]
+    jobs += [gpu_job("more", "a", 4, 902, priority=60)]
+    assert hasty(queues, {"n0": 4}, *jobs) == []
+
+
+def test_in_a_kai_queue_nobody_starts_who_would_leave_for_a_refused_job_of_higher_priority() -> None:
+    queues = [{"name": "a", "quota": 4, "limit": -1, "weight": 1, "priority": 100}]
+    jobs = [gpu_job("low", "a", 3, 1, on="n"), gpu_job("high", "a", 4, 900, priority=60), gpu_job("new", "a", 1, 901)]
+    assert hasty(queues, {"n": 4}, *jobs) == []
 
 
 def test_the_states_are_worth_something() -> None:
