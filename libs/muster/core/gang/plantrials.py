@@ -60,7 +60,7 @@ def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
 
 
 def untried(state: AdmitterState) -> bool:
-    """Whether a plan is about to be tried: borrowers wait, for the plan knows nothing of places given meanwhile."""
+    """Whether a plan waits for its trial: the plan does not know places given in this commit."""
     return any(plan.tried is None for plan in state.plans.values())
 
 

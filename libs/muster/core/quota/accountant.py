@@ -208,10 +208,9 @@ class QuotaAccountant(Stage[AccountantState]):
     def _answers(self, state: AccountantState, scratch: Scratch, asked: Sequence[growth.Asked]) -> Iterator[Decision]:
         """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
 
-        A refused job that is owed its room keeps this room from all jobs of the commit that are owed less, whatever the
-        order of the answers: its claim comes with the next proposal of the preemptor, and would evict what starts there
-        now. Growth that is owed its room and answered in this commit keeps it likewise. While a proposal for the job is
-        tried on the nodes, the others wait for their answer.
+        A job gets no answer while it would take room of another that could have it evicted (``OwedWait``): a job that
+        is answered later in this round, lacks room until the preemptor has spoken about it, or has a plan that is tried
+        on the nodes. Growth that is owed its room and answered in this commit keeps it likewise.
         """
         if not state.proposals:
             return
@@ -220,7 +219,8 @@ class QuotaAccountant(Stage[AccountantState]):
             if plan.proposed.kind in ("guarantee", "priority"):
                 waits.note(plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
         for ref, queue, demand in growth.owed(state, asked):
-            waits.note(ref, queue, demand)
+            if state.growths[ref.uid].denied is None or not state.ledger.shortfall(queue, demand, scratch):
+                waits.note(ref, queue, demand)
         for refused in owedwait.unheard(state):
             waits.note(refused.ref, refused.queue, refused.demand, before=True)
         asking = _owed_first(state)

@@ -1,4 +1,4 @@
-"""Who waits for whom: a refused job with more right keeps its room until the preemptor has spoken about the job.
+"""A refused job with more right than others keeps its room until the preemptor has spoken about the job.
 
 A job has more right to its room than another that could be evicted for it: a job that a guarantee covers, a job within
 its fair share, a job of higher priority in a queue where priority preempts. The claim for such a job comes with the
@@ -25,6 +25,7 @@ from muster.events.decisions import (
     ReclaimDeferred,
     WorkloadDequeued,
 )
+from muster.events.facts import WorkloadGone
 from muster.events.reasons import after_release
 from muster.model.demand import Demand
 from muster.model.keys import Position, Ref
@@ -60,11 +61,11 @@ def spoken(state: AccountantState, _at: Position, event: PreemptionProposed | Re
         refused.until = 0
 
 
-def over(state: AccountantState, _at: Position, event: QuotaReserved | WorkloadDequeued) -> None:
+def over(state: AccountantState, _at: Position, event: QuotaReserved | WorkloadDequeued | WorkloadGone) -> None:
     state.refused.pop(event.ref.uid, None)
 
 
-# --- who waits --------------------------------------------------------------------------------------------------------
+# --- waiting ----------------------------------------------------------------------------------------------------------
 
 
 class _Owed(Struct):
@@ -84,7 +85,7 @@ class _Owed(Struct):
     """It has a proposal of its own in this round."""
 
     def goes_before(self, state: AccountantState, job: Candidate, depth: int, scratch: Scratch) -> bool:
-        """Whether the other job could be evicted for this one, once it runs. ``depth``: of what owes the other."""
+        """Whether the other job could be evicted for this one, once it runs. ``depth``: of the node that owes the other."""
         if self.ref.uid == job.ref.uid:
             return False
         if self.queue == job.queue:
@@ -105,8 +106,10 @@ class OwedWait(Struct):
     """queue -> see ``_lowest``; a cache"""
 
     def note(self, job: Ref, queue: str, demand: Demand, *, asks: bool = False, before: bool = False) -> None:
-        """Note a job, or the growth of a Ray cluster, if its claim may bring the room. ``asks``: it may fit;
-        ``before``: it was refused before, and jobs of lower priority run, or none leaves for it.
+        """Note a job, or the growth of a Ray cluster, if its claim may bring the room.
+
+        ``asks``: it is answered in this round. ``before``: it was refused in a former round; where no job of lower
+        priority runs, the preemptor has nothing to say about its priority.
         """
         if job.uid in self.kept:
             return
@@ -150,12 +153,11 @@ class OwedWait(Struct):
         ledger = self.state.ledger
         if not self.kept or ledger.claims.served_by(job.ref.uid, job.queue, job.demand) is not None:
             return False
-        if ledger.shortfall(job.queue, job.demand, scratch, now=self.state.now, uid=job.ref.uid) is not None:
-            return False
         depth, together = ledger.owed_depth(job.queue, job.demand, scratch), Scratch()
-        for owed in self.kept.values():
-            if not owed.goes_before(self.state, job, depth, scratch):
-                continue
+        before = [owed for owed in self.kept.values() if owed.goes_before(self.state, job, depth, scratch)]
+        if not before or ledger.shortfall(job.queue, job.demand, scratch, now=self.state.now, uid=job.ref.uid):
+            return False
+        for owed in before:
             if ledger.shortfall(job.queue, job.demand, scratch, owed.amounts) is not None:
                 return True
             if ledger.shortfall(owed.queue, owed.demand, scratch, together) is None:
@@ -168,7 +170,7 @@ def _preemptible(state: AccountantState, uid: str) -> bool:
 
 
 def unheard(state: AccountantState) -> Iterator[Refused]:
-    """The refused jobs that wait for the preemptor's word, and for no room on nodes of new machines."""
+    """The refused jobs that wait for the preemptor's word."""
     for uid, refused in state.refused.items():
         workload = state.workloads.get(uid)
         if refused.until > state.now and uid not in state.entries and workload is not None and workload.waits:
