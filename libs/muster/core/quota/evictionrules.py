@@ -116,19 +116,23 @@ class Between(GivingRules, frozen=True):
         )
         return gives and not self._comes_back(giver, own, side, search)
 
-    def would_give(self, leaf: str, demand: Demand) -> bool:
-        """Whether one more job of a queue could leave for the claimant, once this job runs."""
+    def would_give(self, leaf: str, demand: Demand, beside: Scratch) -> bool:
+        """Whether one more job of a queue could leave for the claimant, once this job and those ``beside`` it run."""
+
+        def used(path: str, name: str, more: Demand) -> int:
+            return self._used(path, name) + beside.extra.get(path, {}).get(name, 0) + more.request.get(name, 0)
+
         if leaf == self.queue or not self._beside(leaf):
             return False
         own, side = self.sides(leaf)
         if side not in self.ledger.nodes:
             return False
+        if any(used(self.queue, name, self.demand) > self._share(self.queue, name) for name in self.names):
+            return False
         keeps = [(name, self._keeps(side, name)) for name in self.names]
         if self._within_quota(own):
             keeps += [(name, self._quota(side, name)) for name in self.names]
-        return any(
-            least != UNLIMITED and self._used(side, name) + demand.request.get(name, 0) > least for name, least in keeps
-        )
+        return any(least != UNLIMITED and used(side, name, demand) > least for name, least in keeps)
 
     def _last_left(self, giver: Giver, side: str, name: str, least: int, search: Search) -> int:
         """The use of a side before its largest victim leaves; a lower bound if above ``least``."""

@@ -93,7 +93,7 @@ class _Owed(Struct):
             if self.priority is not None and priority is not None and priority < self.priority:
                 return True
         if self.shares is not None:
-            return self.shares.would_give(job.queue, job.demand)
+            return self.shares.would_give(job.queue, job.demand, scratch)
         return self.depth > depth and state.ledger.owed_depth(self.queue, self.demand, scratch) > depth
 
 
