@@ -58,6 +58,26 @@ def _owed_first(state: AccountantState) -> list[Proposal]:
     return sorted(proposals, key=lambda proposal: -depths[proposal.candidate.queue])
 
 
+def _waits(
+    state: AccountantState, asking: Sequence[Proposal], scratch: Scratch, growing: Sequence[growth.Asked]
+) -> OwedWait:
+    """The jobs with more right to their room than others: with a plan that is tried, with growth to be answered in this
+    commit, refused and not spoken about yet, and asking.
+    """
+    waits = OwedWait(state)
+    for proposed in (plan.proposed for plan in state.plans.values()):
+        if proposed.kind in ("guarantee", "priority"):
+            waits.note(proposed.ref, proposed.queue, proposed.demand)
+    for ref, queue, demand in growth.owed(state, growing):
+        if state.growths[ref.uid].denied is None or not state.ledger.shortfall(queue, demand, scratch):
+            waits.note(ref, queue, demand)
+    for refused in owedwait.unheard(state):
+        waits.note(refused.ref, refused.queue, refused.demand, before=True)
+    for candidate in (proposal.candidate for proposal in asking):
+        waits.note(candidate.ref, candidate.queue, candidate.demand, asks=True)
+    return waits
+
+
 class QuotaAccountant(Stage[AccountantState]):
     """The stage ``quota_accountant``."""
 
@@ -214,18 +234,8 @@ class QuotaAccountant(Stage[AccountantState]):
         """
         if not state.proposals:
             return
-        waits = OwedWait(state)
-        for plan in state.plans.values():
-            if plan.proposed.kind in ("guarantee", "priority"):
-                waits.note(plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
-        for ref, queue, demand in growth.owed(state, asked):
-            if state.growths[ref.uid].denied is None or not state.ledger.shortfall(queue, demand, scratch):
-                waits.note(ref, queue, demand)
-        for refused in owedwait.unheard(state):
-            waits.note(refused.ref, refused.queue, refused.demand, before=True)
         asking = _owed_first(state)
-        for proposal in asking:
-            waits.note(proposal.candidate.ref, proposal.candidate.queue, proposal.candidate.demand, asks=True)
+        waits = _waits(state, asking, scratch, asked)
         while asking:
             later = list[Proposal]()
             for proposal in asking:

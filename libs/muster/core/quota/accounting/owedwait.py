@@ -85,7 +85,9 @@ class _Owed(Struct):
     """It has a proposal of its own in this round."""
 
     def goes_before(self, state: AccountantState, job: Candidate, depth: int, scratch: Scratch) -> bool:
-        """Whether the other job could be evicted for this one, once it runs. ``depth``: of the node that owes the other."""
+        """Whether the other job could be evicted for this one, once it runs. ``depth``: of the node that owes the
+        other.
+        """
         if self.ref.uid == job.ref.uid:
             return False
         if self.queue == job.queue:
