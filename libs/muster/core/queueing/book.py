@@ -388,11 +388,14 @@ class Rooms:
     def takes(self, queue: str, path: str, slot: RefusalSlot | Shortfall, asked: int, *scratches: Scratch) -> bool:
         """Whether a queue may have room for ``asked`` at the slot of an earlier denial, beside the scratches."""
         room = self._left(queue, path, slot, *scratches)
+        lent = self.lent_at(path, slot)
+        if lent and self._may_be_owed(queue, slot.resource, asked):
+            room += lent
         return asked <= room and asked <= room - self._held(queue, path, slot, asked)
 
     def _left(self, queue: str, path: str, slot: RefusalSlot | Shortfall, *scratches: Scratch) -> int:
         room = room_at(self.ledger, queue, path, slot)
-        for scratch in (self.proposed, self.lent, *scratches):
+        for scratch in (self.proposed, *scratches):
             room -= (scratch.firm if slot.of_min else scratch.extra).get(path, _NOTHING).get(slot.resource, 0)
         return room
 
@@ -409,6 +412,10 @@ class Rooms:
     def aged_at(self, path: str, slot: RefusalSlot | Shortfall) -> int:
         """The amount held for age at the path."""
         return 0 if slot.of_min else self._aged.get(path, _NOTHING).get(slot.resource, 0)
+
+    def lent_at(self, path: str, slot: RefusalSlot | Shortfall) -> int:
+        """The amount in open proposals of borrowers at the path, free for owed jobs."""
+        return 0 if slot.of_min else -self.lent.extra.get(path, _NOTHING).get(slot.resource, 0)
 
     def free(self, path: str, slot: RefusalSlot, *scratches: Scratch) -> int:
         """The most a queue without a claim and without owed quota may ask for, beside the scratches."""

@@ -54,7 +54,7 @@ def queues_with_room(queues: Queues, lineup: Lineup, rooms: Rooms, scratch: Scra
 
 def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
     """The queues against which less quota is held: queues of claimants, and queues that may be owed the quota held for
-    age.
+    age, or proposed for borrowers.
     """
     below, inner = queues.ledger.below, queues.ledger.inner_below
     own: dict[str, None] = {}
@@ -62,8 +62,8 @@ def of_their_own(queues: Queues, slots: Slots, rooms: Rooms) -> dict[str, None]:
         for queue in rooms.claimants:
             if queue in slot.asks and rooms.takes(queue, path, slot, slot.asks[queue][0][0]):
                 own[queue] = None
-        aged = rooms.aged_at(path, slot)
-        for ask, queue in slot.first(rooms.free(path, slot) + aged) if aged else ():
+        owed = rooms.aged_at(path, slot) + rooms.lent_at(path, slot)
+        for ask, queue in slot.first(rooms.free(path, slot) + owed) if owed else ():
             if (inner or queue in below) and rooms.takes(queue, path, slot, ask):
                 own[queue] = None
     return own

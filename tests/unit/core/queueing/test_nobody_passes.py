@@ -171,7 +171,7 @@ def test_nobody_is_evicted_for_one_that_may_not_pass() -> None:
     scene.do(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/a", policy="Block"))
     scene.lines("placement pack", "node n0 cpu=4", "node n1 cpu=4", "synced", "gang a/big head=1 workers=1x5")
     for name in ("b/x", "b/y"):
-        scene.lines(f"gang {name} head=1 workers=1x3")
+        scene.lines(f"gang {name} head=1 workers=1x3", "time +1s")
         scene.runs(name)
     scene.lines("gang a/owed head=1 workers=1x1", "time +3600s")
     assert not scene.bench.happened(EvictionOrdered, PreemptionProposed), "big stands before it, and has no place"

@@ -37,8 +37,11 @@ WORD_MS = 1_000
 
 
 def denied(state: AccountantState, at: Position, event: QuotaDenied) -> None:
-    proposal = state.proposals.get(event.ref.uid)
-    if proposal is not None and event.reason == "insufficient_quota" and proposal.candidate.attempt == event.attempt:
+    """A job above the min of its queue that is not preemptible waits for no victims."""
+    proposal, short = state.proposals.get(event.ref.uid), event.short
+    if proposal is None or short is None or short.hopeless or short.of_min:
+        return
+    if proposal.candidate.attempt == event.attempt:
         _refused(state, at, event.ref, event.attempt, event.queue, proposal.candidate.demand)
 
 
