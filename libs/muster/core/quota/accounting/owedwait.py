@@ -78,8 +78,8 @@ class _Owed(Struct):
     queue: str
     demand: Demand
     amounts: Scratch
-    depth: int
-    """Of the node that owes the job its room; 0: none"""
+    level: str
+    """The node that owes the job its room; empty: none. No job below this node leaves for the job."""
     shares: Between | None
     """For a job within its fair share."""
     priority: int | None
@@ -99,7 +99,9 @@ class _Owed(Struct):
                 return True
         if self.shares is not None:
             return self.shares.would_give(job.queue, job.demand, scratch)
-        return self.depth > depth and state.ledger.owed_depth(self.queue, self.demand, scratch) > depth
+        if not self.level or self.level in chain_of(job.queue) or len(chain_of(self.level)) <= depth:
+            return False
+        return state.ledger.owed_depth(self.queue, self.demand, scratch) > depth
 
 
 class OwedWait(Struct):
@@ -122,21 +124,20 @@ class OwedWait(Struct):
         node, given = ledger.nodes.get(queue), basis(ledger, job.uid)
         if node is None:
             return
-        shares, depth = None, 0
+        shares, level = None, ""
         if ledger.rules_of(queue).reclaim != "disabled":
             if ledger.by_shares(queue):
                 rules = between(given, queue, demand, shares_with(ledger, job.uid, queue, demand))
                 shares = rules if rules.may_claim() else None
             else:
                 level = given.owed_at(queue, demand)
-                depth = len(chain_of(level)) if level else 0
         priority = self.state.priorities.get(job.uid) if node.preempts else None
         if before and priority is not None and priority <= self._lowest(queue):
             priority = None
-        if depth or shares is not None or priority is not None:
+        if level or shares is not None or priority is not None:
             amounts = Scratch()
             amounts.add(queue, demand)
-            self.kept[job.uid] = _Owed(job, queue, demand, amounts, depth, shares, priority, asks)
+            self.kept[job.uid] = _Owed(job, queue, demand, amounts, level, shares, priority, asks)
 
     def _lowest(self, queue: str) -> int:
         """The lowest priority of a running job of a queue."""
