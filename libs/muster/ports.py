@@ -7,11 +7,12 @@ Adapters: ``bus`` (JetStream) and ``sim`` (in memory) offer Log, Lease and Snaps
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from muster.events.envelope import Commit, Stored
+if TYPE_CHECKING:
+    from muster.events.envelope import Commit, Stored
 
 
 class Earlier(Struct, frozen=True):

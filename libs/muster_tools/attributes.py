@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from muster.runtime.config import Config
+from muster.runtime.config import Config, bounds
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -62,10 +62,24 @@ class Setting(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON schema of a value."""
-        choices = typing.get_args(self.type)
+        """JSON schema of a value that a service takes."""
+        if typing.get_origin(self.type) is typing.Literal:
+            return {"enum": [choice for choice in typing.get_args(self.type) if self._taken(choice)]}
+        least, most = bounds(self.type)
+        ends = {"minimum": least, "maximum": most}
         names = {bool: "boolean", int: "integer", str: "string"}
-        return {"enum": [*choices]} if choices else {"type": names[self.type]}
+        return {
+            "type": names[getattr(self.type, "__origin__", self.type)],
+            **{name: end for name, end in ends.items() if end is not None},
+        }
+
+    def _taken(self, choice: object) -> bool:
+        """Whether the services start with a choice, beside defaults."""
+        try:
+            Config(**{self.name: choice})  # type: ignore[arg-type]
+        except ValueError:
+            return False
+        return True
 
 
 def settings() -> list[Setting]:

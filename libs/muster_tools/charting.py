@@ -58,7 +58,7 @@ MODES = {"queue": "off", "place": "pack", "native": "native"}
 FORM = "production: three servers of NATS and a Deployment for each process; small: one NATS, and one pod"
 LAYOUT = (
     "Processes of the production form. separate: one for each service; deciders: one for the five that decide; "
-    "all: one for all but the keeper. Its keys: muster nats keys --layout"
+    "all: one for all but the keeper, as in the small form. Its keys: muster nats keys --layout"
 )
 PLACED_BY = (
     "The scheduler of the pods of jobs. queue: kube-scheduler, pod by pod; quota alone decides. place: Muster, "
@@ -75,6 +75,32 @@ KEYS = (
     "`muster nats keys` makes, one for each user"
 )
 GUARDED = "Install the policies of deploy/policies too. They bind namespaces with the label muster.dev/managed=true"
+_AMOUNT: Object = {"type": ["string", "number"], "pattern": r"^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"}
+_AMOUNTS: Object = {"type": "object", "additionalProperties": _AMOUNT}
+_RESOURCES: Object = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"requests": _AMOUNTS, "limits": _AMOUNTS, "claims": {"type": "array"}},
+}
+_LABEL: Object = {"type": "string", "maxLength": 63, "pattern": r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"}
+_NAME = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+_NAME_OR_NONE: Object = {"type": "string", "pattern": r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$"}
+_TOLERATION: Object = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": "string"},
+        "operator": {"enum": ["Exists", "Equal", "Lt", "Gt"]},
+        "value": {"type": "string"},
+        "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+        "tolerationSeconds": {"type": "integer"},
+    },
+}
+_AFFINITY: Object = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {name: {"type": "object"} for name in ("nodeAffinity", "podAffinity", "podAntiAffinity")},
+}
 VALUES: dict[str, tuple[object, str, Object]] = {
     GUARD: (False, GUARDED, {"type": "boolean"}),
     "replicas": (
@@ -82,34 +108,40 @@ VALUES: dict[str, tuple[object, str, Object]] = {
         "Pods of each process but the keeper, which has one; the small form has one of each",
         {"type": "integer", "minimum": 1},
     ),
-    "resources": ({}, "Requests and limits of each container of Muster, over the shipped ones", {"type": "object"}),
-    "natsResources": ({}, "Requests and limits of each server of NATS, over the shipped ones", {"type": "object"}),
+    "resources": ({}, "Requests and limits of each container of Muster, over the shipped ones", _RESOURCES),
+    "natsResources": ({}, "Requests and limits of each server of NATS, over the shipped ones", _RESOURCES),
     "imagePullPolicy": ("", "Empty: what Kubernetes chooses", {"enum": ["", "Always", "IfNotPresent", "Never"]}),
     "imagePullSecrets": (
         [],
         "Secrets to pull the images with: [{name: NAME}]",
-        {"type": "array", "items": {"type": "object", "required": ["name"]}},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": False,
+                "properties": {"name": {"type": "string", "pattern": _NAME}},
+            },
+        },
     ),
-    "nodeSelector": ({}, "Labels of the nodes of all pods", {"type": "object"}),
-    "tolerations": ([], "Tolerations of all pods", {"type": "array", "items": {"type": "object"}}),
-    "affinity": ({}, "Affinity of the pods of Muster. The servers of NATS are on a node each", {"type": "object"}),
+    "nodeSelector": ({}, "Labels of the nodes of all pods", {"type": "object", "additionalProperties": _LABEL}),
+    "tolerations": ([], "Tolerations of all pods", {"type": "array", "items": _TOLERATION}),
+    "affinity": ({}, "Affinity of the pods of Muster. The servers of NATS are on a node each", _AFFINITY),
     "labels": (
         {},
         "More labels of every object and every pod",
         {
             "type": "object",
-            "additionalProperties": {"type": "string"},
-            "propertyNames": {"not": {"enum": ["app.kubernetes.io/part-of", "app.kubernetes.io/name"]}},
+            "additionalProperties": _LABEL,
+            "properties": {"app.kubernetes.io/part-of": False, "app.kubernetes.io/name": False},
         },
     ),
-    "storageClass": ("", "StorageClass of the disks. Empty: the default of the cluster", {"type": "string"}),
-    "existingSecret": ("", KEYS, {"type": "string"}),
+    "storageClass": ("", "StorageClass of the disks. Empty: the default of the cluster", _NAME_OR_NONE),
+    "existingSecret": ("", KEYS, _NAME_OR_NONE),
 }
 """{value of the chart: (default, explanation, schema)}"""
-_IMAGE, _SIZE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$", r"^[0-9]+(Mi|Gi|Ti)$"
-PATTERN = {
-    name: _IMAGE if "mage" in name else _SIZE if "Storage" in name else r"^[a-z0-9][a-z0-9.-]*$" for name in CHOICES
-}
+_IMAGE, _SIZE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$", r"^[1-9][0-9]*(M|Mi|G|Gi|T|Ti)$"
+PATTERN = {name: _IMAGE if "mage" in name else _SIZE if "Storage" in name else _NAME for name in CHOICES}
 FIXED = frozenset(
     {
         *(
@@ -383,13 +415,27 @@ def _settings() -> str:
     return "\n".join(lines) + "\n"
 
 
+_KIND = r"^[a-z0-9]+[.][a-z0-9.-]+$"
+"""Plural and group: the controllers of kinds that users define are named too."""
+_OF_SMALL: Object = {
+    "if": {"properties": {"form": {"const": SMALL}}},
+    "then": {"properties": {"layout": {"enum": [SEPARATE, "all"]}}},
+}
+"""The small form has layout ``all``: it would leave out another one."""
+
+
 def _schema(texts: Mapping[str, str]) -> Object:
     """The schema with which helm checks the values of an installation."""
     known: dict[str, Object] = {name: {"type": "string", "pattern": PATTERN[name]} for name in CHOICES}
     known |= {name: schema for name, (_, _, schema) in VALUES.items()}
     known["form"], known["layout"] = {"enum": [PRODUCTION, SMALL]}, {"enum": [*LAYOUTS]}
     known[MODE] = {"enum": [*MODES]}
-    known[CONTROLLERS] = {"type": "object", "additionalProperties": {"type": "string"}}
+    known[CONTROLLERS] = {
+        "type": "object",
+        "additionalProperties": False,
+        "patternProperties": {_KIND: {"type": "string"}},
+        "properties": {name: {"type": "string"} for name in controllers(granted())["data"]},
+    }
     properties = {name: {"description": text, **known[name]} for name, text in texts.items()}
     properties[SETTINGS] = {
         "description": "Settings of the services",
@@ -406,4 +452,5 @@ def _schema(texts: Mapping[str, str]) -> Object:
         "additionalProperties": False,
         "required": [*properties],
         "properties": {**properties, "global": {"type": "object"}},
+        **_OF_SMALL,
     }

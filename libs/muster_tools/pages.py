@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import sys
-import typing
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +20,7 @@ from muster_cli import completing, exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
 from muster_cli.registry import COMMANDS, GROUPS
-from muster_tools.attributes import settings
+from muster_tools.attributes import Setting, settings
 
 FOLDER = Path("docs/reference")
 NOTICE = "<!-- Written by `python -m muster_tools.pages`: change the help of the command instead. -->"
@@ -139,7 +138,7 @@ def exit_code_page() -> str:
 def configuration_page() -> str:
     """Every setting of a service."""
     rows = [
-        f"| `{PREFIX}{item.name.upper()}` | {_shown(item.default)} | {_takes(item.type)} | {item.text} |"
+        f"| `{PREFIX}{item.name.upper()}` | {_shown(item.default)} | {_takes(item)} | {item.text} |"
         for item in settings()
     ]
     return "\n".join(
@@ -170,11 +169,16 @@ def _shown(default: object) -> str:
     return "" if default == "" else f"`{default}`"
 
 
-def _takes(kind: object) -> str:
-    choices = typing.get_args(kind)
-    if choices:
-        return ", ".join(f"`{choice}`" for choice in choices)
-    return {bool: "`true` or `false`", int: "a number", str: "text"}[kind]  # type: ignore[index]
+def _takes(setting: Setting) -> str:
+    schema = setting.schema
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    if schema["type"] != "integer":
+        return {"boolean": "`true` or `false`", "string": "text"}[schema["type"]]
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if most is not None:
+        return f"a number from {least} to {most}"
+    return "a number" if least is None else f"a number, {least} or more"
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
+from muster.bus.beat import beat
 from muster.core.autoscaling.bridgestate import BridgeState, closely, heads, news, served, to_drain
 from muster.events.elastic import WorkersChosen
 from muster.model.elastic import HeadService
@@ -79,7 +80,7 @@ class BridgeLeader(Leader[BridgeState]):
                         assert reader is not None
                         reader.closely = closely(self.state, ref)
                     self._drain(fleet, tasks)
-                    await asyncio.sleep(LOOK_S)
+                    await beat(LOOK_S)
             finally:
                 await fleet.close()
 

@@ -10,7 +10,7 @@ from muster.bus.errors import BusError, ConnectError, ForbiddenError
 from muster.bus.fills import ALARM_PERCENT as STORE_PERCENT
 from muster.bus.fills import Fill, fills, reserves
 from muster.bus.jetstream import JetStream
-from muster.bus.shares import Filled, filled
+from muster.bus.shares import LogUsage
 from muster.bus.streams import Limits
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.language import listed, say
@@ -94,13 +94,13 @@ async def _of_log(reading: LogReading, clock: Clock, store: int) -> list[Finding
     identity = reading.log.identity
     reserved = reserves(identity.cell, Limits(max_bytes=state.usage.max_bytes))
     stores = store_findings(await fills(reading.js, identity), reserved, store)
-    closed = closed_stages(await filled(reading.js, identity))
+    closed = closed_stages(state.usage)
     view = await _by_the_log(reading, after)
     ends = end_findings(state, ended)
     return [*ends, *closed, *judged(state, place, before, after), *stores, *view]
 
 
-def closed_stages(log: Filled) -> list[Finding]:
+def closed_stages(log: LogUsage) -> list[Finding]:
     """The stages of which the log takes nothing for a while."""
     detail = say(
         "the log takes nothing from it: it wrote more than its part of the log in {minutes} minutes, and the keeper "

@@ -56,9 +56,9 @@ class EventFilter:
     def missing(self) -> str:
         """The names of the filter that no commit has so far, with similar names; empty when all names have a commit."""
         if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
-            similar = _similar(self._job, {ref.key for ref in self._keys.values()})
+            alike = similar(self._job, {ref.key for ref in self._keys.values()})
             return say(
-                "no job {job} is in this log{earlier}{similar}", job=self._job, earlier=self._earlier(), similar=similar
+                "no job {job} is in this log{earlier}{similar}", job=self._job, earlier=self._earlier(), similar=alike
             )
         paths = self._paths | set(self._queues.values())
         if self._queue and not any(path == self._queue or path.startswith(f"{self._queue}/") for path in paths):
@@ -66,7 +66,7 @@ class EventFilter:
                 "no queue {queue} is in this log{earlier}{similar}",
                 queue=self._queue,
                 earlier=self._earlier(),
-                similar=_similar(self._queue, paths),
+                similar=similar(self._queue, paths),
             )
         return ""
 
@@ -148,7 +148,7 @@ class EventFilter:
         return ref.uid
 
 
-def _similar(wanted: str, known: set[str]) -> str:
+def similar(wanted: str, known: set[str]) -> str:
     """A hint; a bare name is compared with bare names, so that a long namespace hides nothing."""
     shown = {key if "/" in wanted else key.rpartition("/")[2]: key for key in sorted(known)}
     close = [shown[match] for match in get_close_matches(wanted, list(shown), n=3, cutoff=0.5)]

@@ -13,14 +13,18 @@ from muster.bus.errors import BusError
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.stage import Folder, Stage, StageState
 from muster.events.envelope import Stored
+from muster.model.language import say
 from muster.ports import Snapshot
+from muster.runtime.clock import SystemClock
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, usable
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.options import Source
 from muster_cli.positions import Bookmark, mark, reached, until
 from muster_cli.reading import LogReading, commits
-from muster_cli.sources import Feed, Source, source_of
+from muster_cli.sources import Feed, source_of
 
 S = TypeVar("S", bound=StageState)
 NEVER = 1 << 62
@@ -47,7 +51,7 @@ async def read_model(source: Source | None, out: Output, end: Bookmark | None, *
 
 
 async def read_at(source: Source | None, out: Output, at: str, *, promising: bool = True) -> Read:
-    """The same, as of ``--at``. Raises CliError where the log does not reach that sequence."""
+    """The same, as of ``--at``. Raises CliError where that lies outside of the log."""
     async with source_of(source, out, based=True) as feed:
         return await read_feed_at(feed, at, promising=promising)
 
@@ -56,7 +60,14 @@ async def read_feed_at(feed: Feed, at: str, *, promising: bool = True) -> Read:
     """The same of an open source."""
     end = mark(at, "--at")
     reading = await read_feed(feed, end, promising=promising)
-    reached(end if end is not None and end.seq else None, "--at", reading.state.seq, reading.state.now)
+    state = reading.state
+    if end is None:
+        return reading
+    if not state.seq or end.passed(state.seq, state.now):
+        raise CliError(say("--at {wanted} lies before the beginning of this log", wanted=end), NOT_FOUND)
+    # A quiet log counts up to the present, and no log knows the future.
+    present = state.now if end.seq else max(state.now, await feed.time() or SystemClock().now())
+    reached(end, "--at", state.seq, present)
     return reading
 
 

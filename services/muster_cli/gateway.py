@@ -19,6 +19,7 @@ from muster_cli.exits import FORBIDDEN, NOT_FOUND, USAGE, CliError
 
 if TYPE_CHECKING:
     from muster.kube.transport import KubeTransport
+    from muster_cli.loopback import Loopback
 
 ANSWER_S = 60.0
 """For one answer: an earlier moment is folded again."""
@@ -39,11 +40,14 @@ class _OfVersion(Struct):
 class Gateway:
     """An open connection. ``at``: the moment of the questions."""
 
-    def __init__(self, transport: KubeTransport, at: str, *, signed: bool) -> None:
+    def __init__(
+        self, transport: KubeTransport | Loopback, at: str, *, signed: bool = False, answer_s: float = ANSWER_S
+    ) -> None:
         """``signed``: whether requests have a token."""
         self._transport = transport
         self._at = at
         self._signed = signed
+        self._answer_s = answer_s
 
     @property
     def home(self) -> str:
@@ -69,13 +73,17 @@ class Gateway:
         if not answer.ok:
             raise await self._refused(answer, query.get("namespace", "") or _namespace_in(path))
         try:
-            return msgspec.json.decode(answer.body, type=shape)
+            decoded = msgspec.json.decode(answer.body, type=shape)
         except msgspec.DecodeError as err:
             raise await self._differs(say("its answer cannot be read ({err})", err=err)) from err
+        moment: shapes.MomentView | None = getattr(decoded, "moment", None)
+        if moment is not None and not moment.live and not asked.get("at"):
+            raise CliError(say("the gateway {url} still reads the log; ask again soon", url=self._url))
+        return decoded
 
     async def _send(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> ApiResponse:
         try:
-            return await self._transport.request(method, path, query=query, body=body, timeout_s=ANSWER_S)
+            return await self._transport.request(method, path, query=query, body=body, timeout_s=self._answer_s)
         except ApiUnreachableError as err:
             raise CliError(
                 say(

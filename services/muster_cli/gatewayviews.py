@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from muster.core.learned import Estimate
 from muster.model.keys import Ref
 from muster.model.resources import parse_quantity
-from muster.model.workload import Outcome
 from muster.serving import shapes
-from muster.serving.board import Amount, Board, BoardNode, QueueHead, RayWorkers
-from muster.serving.joblist import JobRow
-from muster.serving.tales import TaleView
-from muster.told.codes.codetable import JobCode
-from muster.told.codes.happenings import Weight
-from muster.told.codes.values import GangCode, NoPromise, Phase, Promise
-from muster.told.views.gangstory import GangTale
-from muster.told.views.narrator import NarratedEvent
-from muster.told.views.queuestory import QueueTale, Tally, Waiter
-from muster.told.views.story import JobStory, ShownHolder, ShownWanting, Standing, StoryEntry, Waits
+from muster.serving.boards import Amount, Board, BoardNode, QueueHead, RayWorkers
+from muster.serving.jobrows import JobRow
+from muster.told.codes.values import Promise
+from muster.told.views.tellings import (
+    GangTale,
+    JobStory,
+    NarratedEvent,
+    QueueTale,
+    ShownHolder,
+    ShownWanting,
+    Standing,
+    StoryEntry,
+    Tally,
+    Waiter,
+    Waits,
+)
+
+if TYPE_CHECKING:
+    from muster.model.workload import Outcome
+    from muster.told.codes.codetable import JobCode
+    from muster.told.codes.happenings import Weight
+    from muster.told.codes.values import GangCode, NoPromise, Phase
 
 
 def ms(text: str) -> int:
@@ -33,8 +44,8 @@ def row(job: shapes.JobView) -> JobRow:
         kind=job.kind,
         namespace=job.namespace,
         name=job.name,
-        phase=cast(Phase, job.state),
-        code=cast(JobCode, job.status),
+        phase=cast("Phase", job.state),
+        code=cast("JobCode", job.status),
         queue=job.queue,
         position=job.position,
         length=job.length,
@@ -42,7 +53,7 @@ def row(job: shapes.JobView) -> JobRow:
         request={name: parse_quantity(text, name) for name, text in job.request.items()},
         since=ms(job.since),
         text=job.text,
-        outcome=cast(Outcome, job.outcome),
+        outcome=cast("Outcome", job.outcome),
         cause=job.cause,
         cause_since=ms(job.cause_since),
         promise=promise(job),
@@ -54,7 +65,7 @@ def row(job: shapes.JobView) -> JobRow:
 def promise(job: shapes.JobView) -> Promise:
     view = job.promise
     if view is None:
-        return Promise(why=cast(NoPromise, job.no_promise))
+        return Promise(why=cast("NoPromise", job.no_promise))
     return Promise(ms(view.start), ms(view.latest), view.settled, view.kept, ms(view.first))
 
 
@@ -65,7 +76,7 @@ def story(told: shapes.WhyView) -> JobStory:
     return JobStory(
         ref=ref,
         standing=Standing(
-            code=cast(JobCode, told.code),
+            code=cast("JobCode", told.code),
             text=told.text,
             queue=job.queue if holds else "",
             position=job.position,
@@ -99,7 +110,7 @@ def _happening(ref: Ref, view: shapes.EventView) -> StoryEntry:
 
 
 def _event(view: shapes.EventView, ref: Ref | None = None, gang: str = "") -> NarratedEvent:
-    weight = cast(Weight, view.weight)
+    weight = cast("Weight", view.weight)
     return NarratedEvent(ms(view.at), view.sequence, view.index, ref, view.word, view.text, weight, gang=gang)
 
 
@@ -114,7 +125,7 @@ def gang(told: shapes.GangTold) -> GangTale:
     gang_view, moment = told.gang, told.moment
     return GangTale(
         gang_view.name,
-        cast(GangCode, gang_view.code),
+        cast("GangCode", gang_view.code),
         gang_view.text,
         {pod.name: pod.where for pod in gang_view.pods},
         [_event(event, gang=gang_view.name) for event in told.events],
@@ -160,7 +171,7 @@ def _node(view: shapes.QueueView, last: dict[str, str]) -> BoardNode:
     )
 
 
-def tale(view: TaleView) -> QueueTale:
+def tale(view: shapes.TaleView) -> QueueTale:
     tally, moment = view.tally, view.moment
     next_start = pace(view.next_start)
     assert next_start is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,7 +57,7 @@ class PlainHelp:
     """cyclopts' help formatter, for the pages of single commands. ``width`` 0: that of the terminal."""
 
     def __init__(self, width: int = 0) -> None:
-        self._width = width or terminal_width()
+        self._width = width
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """``Usage: muster why [OPTIONS] JOB``."""
@@ -69,14 +68,14 @@ class PlainHelp:
         """What the command does, as paragraphs."""
         text = _plain(description, console).strip()
         if text:
-            _print(console, _paragraphs(text, self._width))
+            _print(console, _paragraphs(text, self._width or terminal_width()))
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """One group of options."""
         if panel.entries:
             _print(console, "\n" + say("{title}:", title=translated(str(panel.title))))
             rows = [(", ".join(_labels(entry)), _explanation(entry, console)) for entry in panel.entries]
-            _print(console, "\n".join(table(rows, self._width)))
+            _print(console, "\n".join(table(rows, self._width or terminal_width())))
 
 
 def table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
@@ -95,6 +94,8 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 def terminal_width() -> int:
     """Columns to use: those of the terminal, within reason."""
+    import shutil  # It loads every compression; a command that answers needs none.
+
     return min(shutil.get_terminal_size((MAX_WIDTH, 24)).columns, MAX_WIDTH)
 
 

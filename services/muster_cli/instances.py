@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,6 +40,8 @@ class Instance(Struct, frozen=True):
     """Its cluster is simulated, and served where ``kubeconfig`` says."""
     kubeconfig: str = ""
     context: str = ""
+    gateway: str = ""
+    """Address of its gateway, which shows everything to every reader on this machine."""
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -67,6 +67,8 @@ def _place(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_RUNTIME_DIR", "")
     if base and Path(base).is_dir():
         return Path(base) / "muster"
+    import tempfile  # Slow to import, like shutil; most desktops name a directory.
+
     return Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
 
 
@@ -119,6 +121,11 @@ def running(where: Path | None = None) -> list[Instance]:
     return sorted(alive, key=lambda instance: -instance.started)
 
 
+def named(url: str, where: Path | None = None) -> list[Instance]:
+    """The running instances that an address of NATS means, the newest first; every one for an empty address."""
+    return [instance for instance in running(where) if url in ("", instance.url)]
+
+
 def _read(path: Path) -> Instance | None:
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -147,6 +154,9 @@ def _sweep(path: Path, instance: Instance | None) -> None:
     path.unlink(missing_ok=True)
     if instance is None or not instance.temporary:
         return
+    import shutil
+    import tempfile
+
     home = Path(instance.home)
     if home.name.startswith(TEMPORARY) and home.parent == Path(tempfile.gettempdir()) and not home.is_symlink():
         shutil.rmtree(home, ignore_errors=True)

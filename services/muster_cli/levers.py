@@ -16,11 +16,11 @@ from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
 from muster.told.wording import jobs
 from muster_cli.api import Api, api_of, check_pair
-from muster_cli.commands.why import named
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.following import LIMIT_S, Present
 from muster_cli.marking import annotate, annotations_of, author, short
+from muster_cli.named import named
 from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import locate, opened, tell_which
 

@@ -137,6 +137,10 @@ def name_of(tokens: Sequence[str]) -> tuple[str, bool]:
 def _unknown(name: str) -> int:
     from difflib import get_close_matches
 
+    if name in GROUPS:  # An option is before its command.
+        parts = [f"`muster {command}`" for command in names() if command.startswith(f"{name} ")]
+        _complain("muster", say("give a command of `muster {name}`: {parts}", name=name, parts=say(" or ").join(parts)))
+        return exits.USAGE
     close = get_close_matches(name, names(), n=3, cutoff=0.5)
     hint = (
         say("did you mean {close}?", close=say(" or ").join(f"`muster {command}`" for command in close))

@@ -22,8 +22,9 @@ def mistake(err: CycloptsError) -> str:
         case UnknownOptionError():
             option = err.token.keyword or err.token.value
             known = [name for argument in err.argument_collection for name in argument.names]
-            close = get_close_matches(option, known, n=1)
-            hint = say("; did you mean {close}?", close=close[0]) if close else ""
+            words = {name.lstrip("-"): name for name in known}  # The dashes that all have make none alike.
+            close = get_close_matches(option.lstrip("-"), words, n=1, cutoff=0.7)
+            hint = say("; did you mean {close}?", close=words[close[0]]) if close else ""
             return say("there is no option {option}{hint}", option=option, hint=hint)
         case RepeatArgumentError() if err.token.keyword:
             return say("{option} is given more than once", option=err.token.keyword)

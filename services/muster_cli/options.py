@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from muster.model.language import marked, say
-from muster.runtime.config import Config
 from muster_cli.exits import USAGE, CliError
+
+if TYPE_CHECKING:
+    from muster.runtime.config import Config
 
 LOG_GROUP = Group(marked("Which log"), sort_key=80)
 GATEWAY_GROUP = Group(marked("Through a gateway"), sort_key=82)
@@ -44,6 +47,35 @@ class Bus:
 
     url: Url = None
     cell: Cell = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Source:
+    """Which log, recorded or running."""
+
+    log: Annotated[
+        Path | None,
+        Parameter(
+            group=LOG_GROUP,
+            show_default=False,
+            help="Read an exported log (a file, plain or .gz, or a folder of segments) instead of a running one.",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        Parameter(
+            group=LOG_GROUP,
+            show_default=False,
+            help="Data directory of a `muster up --data DIR`, running or not.",
+        ),
+    ] = None
+    url: Url = None
+    cell: Cell = None
+
+    @property
+    def bus(self) -> Bus:
+        return Bus(self.url, self.cell)
 
 
 @Parameter(name="*")

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX
 from muster.core.quota.trees.rules import RuleError, paused_parts
-from muster.core.quota.trees.treesource import ROOT
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
 from muster.model.language import listed, marked, say
+from muster.model.quota import ROOT
 from muster.serving.board import off_in
 from muster.told.readmodel.readstate import ReadState
 from muster_cli.api import Api, api_of, check_pair

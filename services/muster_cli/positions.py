@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from muster.events.envelope import Stored
 from muster.model.language import say
 from muster.model.text import moment
 from muster.runtime.clock import SystemClock
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
+
+if TYPE_CHECKING:
+    from muster.events.envelope import Stored
 
 UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO = re.compile(r"-(\d+)([smhd])")

@@ -12,13 +12,13 @@ from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, FLAVORS, PREFIX, UnreadableError
 from muster.core.quota.trees.kaisource import compile_queues, tree_of
 from muster.core.quota.trees.rules import KNOWN
-from muster.core.quota.trees.treesource import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
+from muster.core.quota.trees.treesource import PREEMPTS, REAPPLIED, WEIGHTS, read_tree
 from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
 from muster.model.language import say
-from muster.model.quota import QuotaTree
+from muster.model.quota import ROOT, QuotaTree
 from muster.model.resources import format_quantity
 from muster.told.wording import problems
 from muster_cli.brokenrules import BrokenRule, in_words

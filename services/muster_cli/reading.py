@@ -74,10 +74,10 @@ def locate(bus: Bus | None) -> LogPlace:
     asked = {"nats_url": bus.url, "cell": bus.cell}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     config, origins = load_with_origins(**given)
-    instances_running = instances.running()
     if "nats_url" in origins:
-        mine = [instance for instance in instances_running if instance.url == config.nats_url]
+        mine = instances.named(config.nats_url)
         return LogPlace(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
+    instances_running = instances.named("")
     if not instances_running:
         raise CliError(
             say(

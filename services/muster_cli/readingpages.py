@@ -29,8 +29,9 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
         function="ls",
         order=24,
         summary="List the jobs: waiting, running, refused, and those that ended in the last hour.",
-        details="Jobs in no queue are listed too, with the reason. It reads the newest snapshot of the log and what "
-        "came after it. A state is one of seen, outside (not suspended, so not queued), refused, waiting, "
+        details="Jobs in no queue are listed too, with the reason. It asks the gateway of a "
+        "running `muster up`, or reads the newest snapshot of the log and what came after it. A state is one of "
+        "seen, outside (not suspended, so not queued), refused, waiting, "
         "reserved, admitted, running, leaving, finished, gone; docs/reference/status.md explains the words in "
         "STATUS, and what to do. The owner of a job is its label or annotation muster.dev/owner. With --watch each job "
         "is printed again when its state or status changes.",

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
 from muster.core.stage import StageState
@@ -20,38 +16,9 @@ from muster.runtime.logkeeping.snapshotting import decode_state, state_schema
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
-from muster_cli.options import LOG_GROUP, Bus, Cell, Url
+from muster_cli.options import Source
 from muster_cli.reading import LogPlace, LogReading, base_of, commits, judged, locate, opened, tell_which
 from muster_cli.waitbar import counting
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Source:
-    """Which log, recorded or running."""
-
-    log: Annotated[
-        Path | None,
-        Parameter(
-            group=LOG_GROUP,
-            show_default=False,
-            help="Read an exported log (a file, plain or .gz, or a folder of segments) instead of a running one.",
-        ),
-    ] = None
-    data: Annotated[
-        Path | None,
-        Parameter(
-            group=LOG_GROUP,
-            show_default=False,
-            help="Data directory of a `muster up --data DIR`, running or not.",
-        ),
-    ] = None
-    url: Url = None
-    cell: Cell = None
-
-    @property
-    def bus(self) -> Bus:
-        return Bus(self.url, self.cell)
 
 
 class Feed:

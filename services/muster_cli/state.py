@@ -7,7 +7,7 @@ import asyncio
 from msgspec import Struct
 
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import LogUsage
+from muster.bus.shares import LogUsage
 from muster.core.reading.watched import WATCHED
 from muster.events.speakers import DECIDING
 from muster.events.subjects import log_stream

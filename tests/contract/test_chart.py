@@ -239,7 +239,8 @@ def test_the_guard_is_the_policies() -> None:
 
 def test_values_that_no_cluster_takes_are_refused() -> None:
     jsonschema.validate(values(), schema())
-    jsonschema.validate({**values(), **CHOSEN}, schema())
+    for fit in (CHOSEN, PODS, {"natsStorage": "80G"}, {"controllers": {"things.example.com": ""}}):
+        jsonschema.validate({**values(), **fit}, schema())
     for wrong in (
         {"imagee": IMAGE},
         {"form": "tiny"},
@@ -252,11 +253,30 @@ def test_values_that_no_cluster_takes_are_refused() -> None:
         {"settings": {"placement": "somewhere"}},
         {"settings": {"placements": "pack"}},
         {"settings": {"process": "mine"}},
+        {"settings": {"placement_grow_s": -5}},
+        {"settings": {"log_roll_percent": 95}},
+        {"settings": {"replicas": 2}},
+        {"settings": {"gpu_sharing_mode": "HamiCore"}},
+        {"natsStorage": "0Gi"},
+        {"nodeSelector": {"gpu": True}},
+        {"labels": {"team": "ml platform"}},
+        {"labels": {"app.kubernetes.io/name": "other"}},
+        {"resources": {"limit": {"cpu": "2"}}},
+        {"resources": {"limits": {"memory": "lots"}}},
+        {"tolerations": [{"key": "gpu", "operator": "Exist"}]},
+        {"affinity": {"nodeAffinty": {}}},
+        {"imagePullSecrets": [{"name": "registry", "key": "x"}]},
+        {"existingSecret": "Of_vault"},
+        {"storageClass": "Fast!"},
+        {"controllers": {"rayjob": "system:serviceaccount:ray:operator"}},
+        {"form": "small", "layout": "deciders"},
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**values(), **wrong}, schema())
     refused = template({"settings": {"placements": "pack"}})
     assert refused.returncode and "placements" in refused.stderr
+    misnamed = template({"controllers": {"rayjob": ""}, "labels": {"app.kubernetes.io/name": "other"}}).stderr
+    assert "'rayjob' not allowed" in misnamed and "/labels/app.kubernetes.io~1name" in misnamed
 
 
 DOCKER = """#!/bin/sh

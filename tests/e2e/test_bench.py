@@ -53,8 +53,10 @@ SECTIONS = (
     "On a real API server, profile kube-queue, one process",
     "What the guard costs a request",
     "Kueue's baseline, one fifth",
+    "Kueue's baseline, one fifth, one process",
     "Kueue's baseline: where its CPU goes",
     "Gangs of pods on a real API server",
+    "Placing, beside KAI",
 )
 
 

@@ -20,7 +20,6 @@ from muster.bus.connection import no_responders
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.bus.shares import filled
 from muster.core.cell.deciders import DECIDERS
 from muster.core.docket import Docket, Judge
 from muster.events import subjects
@@ -209,9 +208,7 @@ async def test_a_stage_beyond_its_part_is_closed_while_the_others_append(
         (told,) = notes.of("log_stage_closed")
         assert told["stage"] == "autoscaler_bridge"
         assert int(str(told["bytes"])) > SMALL.max_bytes // 5
-        assert [finding.title for finding in closed_stages(await filled(js, log.identity))] == [
-            "stage autoscaler_bridge"
-        ]
+        assert [finding.title for finding in closed_stages(await log.usage())] == ["stage autoscaler_bridge"]
 
         size = (await log.usage()).bytes
         own_subject = subjects.log_subject("main", 1, "autoscaler_bridge", "0")

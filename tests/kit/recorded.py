@@ -65,6 +65,7 @@ def questions(commits: Sequence[Stored], folder: Path) -> Questions:
         raise AssertionError("what is there tells its end at once")
     live = Live(log=reader, snapshots=None, clock=clock, moments=Moments(log, folder))
     live._fold(log.commits)
+    live._fold([])
     return Questions(live, clock)
 
 

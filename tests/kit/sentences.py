@@ -15,7 +15,7 @@ from kit.histories.files import names_in, read
 from muster.events.envelope import Stored
 from muster.languages import catalogue
 from muster.model.language import say, speaking
-from muster.serving.joblist import ENDED
+from muster.serving.jobrows import ENDED
 from muster.told.status.statuses import job_status
 from muster.told.views.narrator import Narrator
 from muster.told.wording import jobs

@@ -25,7 +25,7 @@ from muster.model.resources import format_quantity, parse_quantity
 from muster.serving import shapes, supposed, views
 from muster.serving.asking import ask
 from muster.serving.forking import projected
-from muster.serving.joblist import JobFilter
+from muster.serving.jobrows import JobFilter
 from muster.serving.scope import EVERYTHING, Lens
 from muster.serving.whatif import what_if
 from muster.told.readmodel.model import ReadModel

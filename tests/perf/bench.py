@@ -37,6 +37,7 @@ import bench_month
 import bench_page
 import bench_pipeline
 import bench_placement
+import bench_placing
 import bench_quality
 import bench_ray
 import bench_raypairs
@@ -203,6 +204,10 @@ async def _kueue(size: Size, say: Progress) -> list[Table | Grid]:
     return await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)
 
 
+async def _placing(size: Size, say: Progress) -> list[Table]:
+    return await bench_placing.measure(1, say, small=6 if size.quick else 1)
+
+
 async def _demand(size: Size, say: Progress) -> list[Table]:
     clusters, seconds = ([1, 5], 0.3) if size.quick else ([1, 50], 3.0)
     return await bench_demand.measure(clusters, seconds, size.rounds, say)
@@ -232,6 +237,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "guard": _guard,
     "kueue": _kueue,
     "gangs": _gangs,
+    "placing": _placing,
 }
 """In the order of the page."""
 ALONE = frozenset({"copies"})

@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -71,14 +71,21 @@ class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
-class _Pod(msgspec.Struct):
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct):
+    """What is read of a pod."""
+
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class _Line(msgspec.Struct):
     type: str
-    object: _Pod
+    object: Pod
 
 
 class Followed:
@@ -104,9 +111,9 @@ class Followed:
                 event = decoder.decode(line)
                 assert event.type != "ERROR", line
                 version = event.object.metadata.resource_version
-                await self._note(event.object, time.perf_counter())
+                await self._note(event.type, event.object, time.perf_counter())
 
-    async def _note(self, pod: _Pod, now: float) -> None:
+    async def _note(self, _kind: str, pod: Pod, now: float) -> None:
         self.first = self.first or now
         if pod.spec.node_name and pod.metadata.name not in self.bound:
             self.bound[pod.metadata.name] = now
@@ -142,17 +149,17 @@ class GangBench:
         self._bench = bench
         self._transport = transport
 
-    async def _post(self, path: str, body: bytes) -> None:
+    async def post(self, path: str, body: bytes) -> None:
         answer = await self._transport.request("POST", path, body=body, timeout_s=60)
         assert answer.ok, answer.body
 
-    async def add_nodes(self, count: int) -> None:
+    async def add_nodes(self, count: int, amounts: Mapping[str, str] = NODE) -> None:
         bodies = []
         for index in range(count):
             meta = {"name": f"node-{index:04}", "labels": {"kubernetes.io/hostname": f"node-{index:04}"}}
             node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
-            bodies.append(json.dumps({**node, "status": {"capacity": NODE, "allocatable": NODE}}).encode())
-        await self._bench.at_once([partial(self._post, NODES.path(), body) for body in bodies])
+            bodies.append(json.dumps({**node, "status": {"capacity": amounts, "allocatable": amounts}}).encode())
+        await self._bench.at_once([partial(self.post, NODES.path(), body) for body in bodies])
 
     async def until_ready(self, count: int) -> None:
         """Every node is Ready and takes pods."""
@@ -166,7 +173,7 @@ class GangBench:
 
     async def namespace(self) -> str:
         name = f"gangs-{next(_rounds)}"
-        await self._post(NAMESPACES.path(), json.dumps({"metadata": {"name": name}}).encode())
+        await self.post(NAMESPACES.path(), json.dumps({"metadata": {"name": name}}).encode())
         account = {"metadata": {"name": "default"}}
         answer = await self._transport.request(
             "POST", f"/api/v1/namespaces/{name}/serviceaccounts", body=json.dumps(account).encode()
@@ -226,19 +233,19 @@ class GangBench:
             for gang in range(size.gangs)
             for member in range(size.members)
         ]
-        await self._bench.at_once([partial(self._post, PODS.path(namespace), body) for body in bodies])
+        await self._bench.at_once([partial(self.post, PODS.path(namespace), body) for body in bodies])
 
     async def raw(self, count: int, nodes: int) -> float:
         """Bindings per second of pods that exist, by one client, with nothing else going on."""
         namespace = await self.namespace()
         names = [f"raw-{index:05}" for index in range(count)]
         path = PODS.path(namespace)
-        await self._bench.at_once([partial(self._post, path, pod(name, "", 1, NOBODY)) for name in names])
+        await self._bench.at_once([partial(self.post, path, pod(name, "", 1, NOBODY)) for name in names])
         calls = []
         for index, name in enumerate(names):
             target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{index % nodes:04}"}
             body = json.dumps({"metadata": {"name": name}, "target": target}).encode()
-            calls.append(partial(self._post, PODS.path(namespace, name, "binding"), body))
+            calls.append(partial(self.post, PODS.path(namespace, name, "binding"), body))
         began = time.perf_counter()
         await self._bench.at_once(calls)
         took = time.perf_counter() - began

@@ -5,7 +5,7 @@ lower in the queue; per queue three users who each create jobs of one class at a
 counts as running at once, and is reported complete after its run time, as Kueue's test does with its workloads. Kueue's
 figures beside ours are of its own test, run on a machine of this kind.
 
-Run: python tests/perf/bench_kueue.py [--rounds 3] [--share 1] [--no-preempt] [--keep LOG.jsonl.gz]
+Run: python tests/perf/bench_kueue.py [--rounds 3] [--share 1] [--layout all] [--no-preempt] [--keep LOG.jsonl.gz]
 """
 
 import argparse
@@ -17,12 +17,12 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from bench_cluster import LIMIT_S, Bench, cpu, others, total
+from bench_cluster import FORMS, LIMIT_S, Bench, cpu, others, total
 from figures import Grid, Progress, Table
 from joblog import evictions, stages
 from sampling import sampled
@@ -41,6 +41,8 @@ from muster.model.api import MERGE_PATCH, RAYJOBS
 from muster.runtime.logkeeping.logfile import write_log
 
 COHORTS, QUEUES, NOMINAL = 5, 6, 20
+TITLES = {"separate": "Kueue's baseline, one fifth", "all": "Kueue's baseline, one fifth, one process"}
+"""{layout: the title of its section}"""
 BEST_OVER_S = 5.0
 WRITERS = 64
 """Requests of users and of the operator on their way at any time."""
@@ -148,8 +150,10 @@ class Job(msgspec.Struct):
 class Users:
     """The users who create the jobs, and the operator that runs them."""
 
-    def __init__(self, transport: KubeTransport, wanted: list[Kind]) -> None:
+    def __init__(self, transport: KubeTransport, wanted: list[Kind], *, free: bool = False) -> None:
+        """``free``: the users resume their jobs themselves, at once; nobody admits them."""
         self.transport = transport
+        self.free = free
         self.kinds = wanted
         self.jobs: dict[tuple[str, str], Job] = {}
         self.resumed_at: list[float] = []
@@ -204,7 +208,16 @@ class Users:
                 self.jobs[queue, name] = Job(kind, time.perf_counter())
                 answer = await self.transport.request("POST", RAYJOBS.path(queue), body=body, timeout_s=60)
             assert answer.ok, answer.body
+            if self.free:
+                await self._resume(queue, name)
             await asyncio.sleep(kind.interval_s)
+
+    async def _resume(self, queue: str, name: str) -> None:
+        body = json.dumps({"spec": {"suspend": False}}).encode()
+        path = RAYJOBS.path(queue, name)
+        async with self.slots:
+            answer = await self.transport.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_s=60)
+        assert answer.ok, answer.body
 
     async def _follow(self, version: str) -> None:
         """Hear of every change; the server may end a watch at any time."""
@@ -223,19 +236,23 @@ class Users:
         job = self.jobs[key]
         if job.over or found.spec.suspend == job.suspended:
             return
-        job.suspended = found.spec.suspend
-        now = time.perf_counter()
-        if not job.suspended:
-            self.resumed_at.append(now)
-            job.waited = now - job.created if job.waited is None else job.waited
+        if not found.spec.suspend:
+            self._starts(key)
             if job.evictions:
                 self.spawn(self._report(key, "Running"))
-            job.ends = asyncio.get_running_loop().call_later(job.kind.runtime_s, self._end, key)
         else:
+            job.suspended = True
             job.evictions += 1
             if job.ends is not None:
                 job.ends.cancel()
             self.spawn(self._report(key, "Suspended"))
+
+    def _starts(self, key: tuple[str, str]) -> None:
+        job, now = self.jobs[key], time.perf_counter()
+        self.resumed_at.append(now)
+        job.suspended = False
+        job.waited = now - job.created if job.waited is None else job.waited
+        job.ends = asyncio.get_running_loop().call_later(job.kind.runtime_s, self._end, key)
 
     def _end(self, key: tuple[str, str]) -> None:
         self.jobs[key].over = True
@@ -296,14 +313,29 @@ async def set_policy(bench: Bench, policy: str) -> None:
             await bench.kube.patch("scheduling.x-k8s.io/v1alpha1", "Queue", name, QUEUE_NAMESPACE, patch=change)
 
 
+async def alone(bench: Bench, share: int) -> float:
+    """Jobs per second that the same machine creates, resumes and reports complete where nobody admits them."""
+    users = Users(bench.transport, kinds(share), free=True)
+    count = users.left
+    try:
+        return count / await users.run()
+    finally:
+        await _deleted(bench)
+
+
+async def _deleted(bench: Bench) -> None:
+    for _, queue in queues():
+        await bench.transport.request("DELETE", RAYJOBS.path(queue), timeout_s=60)
+
+
 async def round_of(
-    bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None = None, **settings: str
+    bench: Bench, nats_url: str, share: int, policy: str, layout: str, keep: Path | None = None, **settings: str
 ) -> dict[str, float]:
     await set_policy(bench, policy)
     users = Users(bench.transport, kinds(share))
     count, useful = users.left, len(queues()) * sum(kind.count * kind.runtime_s * kind.cpu for kind in users.kinds)
     try:
-        async with bench.muster(nats_url, "lean", **settings) as running:
+        async with bench.muster(nats_url, "lean", layout, **settings) as running:
             before = await total(running, "muster_kube_requests")
             used, around = cpu(running), others("users and operator")
             took = await users.run()
@@ -313,8 +345,7 @@ async def round_of(
             if keep is not None:
                 write_log(keep, log)
     finally:
-        for _, queue in queues():
-            await bench.transport.request("DELETE", RAYJOBS.path(queue), timeout_s=60)
+        await _deleted(bench)
     found = {"admissions/s, mean": count / took, "admissions/s, best 5 s": users.best()}
     for kind in users.kinds:
         found[f"mean wait, {kind.name}, s"] = statistics.fmean(users.waits(kind))
@@ -335,10 +366,17 @@ async def round_of(
 
 
 async def measure(
-    share: int, rounds: int, say: Progress, policy: str = "Priority", *, preempt: bool = True, keep: Path | None = None
+    share: int,
+    rounds: int,
+    say: Progress,
+    policy: str = "Priority",
+    layouts: Sequence[str] = (*FORMS,),
+    *,
+    preempt: bool = True,
+    keep: Path | None = None,
 ) -> list[Table | Grid]:
     """``share``: run one such part of the jobs. ``preempt``: as Kueue does. ``keep``: where to write the log."""
-    found: list[dict[str, float]] = []
+    found: dict[str, list[dict[str, float]]] = {layout: [] for layout in layouts}
     with tempfile.TemporaryDirectory() as folder:
         async with (
             ControlPlane(prepare=furnish, scheduler=False, kwok=False, echo=say) as plane,
@@ -352,23 +390,44 @@ async def measure(
                 await kube.create(tree(preempt=preempt))
                 bench = Bench(plane, kube, transport, Path(folder))
                 for number in range(1, rounds + 1):
-                    say(f"Kueue's baseline, round {number}")
-                    found.append(await round_of(bench, nats.url, share, policy, keep))
+                    say(f"Kueue's baseline, round {number}: without Muster")
+                    bare = await alone(bench, share)
+                    for layout in layouts:
+                        say(f"Kueue's baseline, round {number}: layout {layout}")
+                        made = await round_of(bench, nats.url, share, policy, layout, keep)
+                        rates = {
+                            "jobs/s without Muster, same round": bare,
+                            "admissions/s, mean, share of the rate without Muster": made["admissions/s, mean"] / bare,
+                        }
+                        found[layout].append({**made, **rates})
                 say("Kueue's baseline: where its CPU goes")
                 with sampled() as samples:
-                    await round_of(bench, nats.url, share, policy, **samples.settings)
+                    await round_of(bench, nats.url, share, policy, layouts[0], **samples.settings)
                     spent = samples.grid("Kueue's baseline: where its CPU goes")
             await transport.close()
-    shown = [
-        {f"{name} (Kueue: {KUEUE[name]})" if name in KUEUE else name: value for name, value in each.items()}
-        for each in found
-    ]
     jobs = len(queues()) * sum(kind.count for kind in kinds(share))
-    about = (
-        f"{jobs:,} RayJobs in 30 queues of five cohorts on a real kube-apiserver and etcd, profile `lean`, every "
-        "service a process of its own: Kueue's published performance test with a fifth of its jobs, its pace and run "
+    return [
+        *(Table(TITLES[each], about(jobs, each), _beside(found[each])) for each in found),
+        spent,
+    ]
+
+
+def _beside(rounds: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """The figures with Kueue's in brackets."""
+    return [
+        {f"{name} (Kueue: {KUEUE[name]})" if name in KUEUE else name: value for name, value in each.items()}
+        for each in rounds
+    ]
+
+
+def about(jobs: int, layout: str) -> str:
+    """What the figures of a layout are."""
+    return (
+        f"{jobs:,} RayJobs in 30 queues of five cohorts on a real kube-apiserver and etcd, profile `lean`, "
+        f"{FORMS[layout]}: Kueue's published performance test with a fifth of its jobs, its pace and run "
         "times. In brackets Kueue with the same jobs as its own workloads, on a machine of this kind, once, in its own "
-        "harness: its scheduler alone, without the controller that suspends and resumes jobs. The work alone "
+        "harness: its scheduler alone, without the controller that suspends and resumes jobs. Without Muster: the same "
+        "jobs in the same round, resumed by their users as soon as they are created. The work alone "
         "takes 13.2 s; the same machine also creates the jobs and reports their ends. Queues reclaim and let higher "
         "priority preempt lower, as in Kueue's test. What bounds it: three writes of every job (created, resumed, "
         "reported complete), of which Muster makes one, compete for one API server. Each holds its quota from its "
@@ -376,7 +435,6 @@ async def measure(
         "all the time and waits follow what the API server gets through. With Kueue its own loop is what its jobs "
         "wait for, the highest priority first."
     )
-    return [Table("Kueue's baseline, one fifth", about, shown), spent]
 
 
 async def main() -> None:
@@ -384,6 +442,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--share", type=int, default=1, help="one such part of the jobs")
     parser.add_argument("--policy", default="Priority", choices=["Round", "Priority", "Block"])
+    parser.add_argument("--layout", nargs="+", default=[*FORMS], choices=[*FORMS])
     parser.add_argument("--no-preempt", action="store_true", help="nobody gives way to priority")
     parser.add_argument("--keep", type=Path, help="write the log of the last round to this file")
     options = parser.parse_args()
@@ -392,6 +451,7 @@ async def main() -> None:
         options.rounds,
         Progress(),
         options.policy,
+        options.layout,
         preempt=not options.no_preempt,
         keep=options.keep,
     )

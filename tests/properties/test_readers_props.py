@@ -38,9 +38,10 @@ from muster.told.status.statuses import job_status
 from muster.told.views.publication import public_event
 from muster.told.views.story import Story, more_of
 from muster.told.wording import jobs
+from muster_cli.expectation import expected
 from muster_cli.levers import standing_line
 from muster_cli.local.teller import Teller
-from muster_cli.render.queuestories import expected, position_record
+from muster_cli.render.queuestories import position_record
 
 SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROOM = re.compile(

@@ -1,10 +1,13 @@
 """What is about to change is not written to a QueueUnit, unless it stays."""
 
+import asyncio
 from typing import Any
 
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.cell.deciders import DECIDERS
+from muster.fakecluster.apiserver.kinds import KINDS
 from muster.model import api
+from muster.runtime.presenting.objectwriting import ABSENT_S
 from muster.runtime.presenting.presenter import PASSING_S, SETTLE_S
 
 
@@ -47,3 +50,31 @@ def about(event: dict[str, Any]) -> str:
 
 def admissions(cell: Cell) -> int:
     return sum(type(event).__name__ == "GangAdmitted" for stored in cell.commits() for event in stored.commit.events)
+
+
+def test_what_the_server_does_not_have_is_not_asked_for_until_it_has_it() -> None:
+    """A cluster without kube-queue has no QueueUnits; its jobs cost no request for one."""
+
+    async def scene(cell: Cell) -> None:
+        asked = list[str]()
+        server = cell.cluster.server
+        handle = server.handle
+
+        def heard(method: str, path: str, *args: Any, **options: Any) -> Any:
+            if "queueunits" in path and method != "GET":
+                asked.append(path)
+            return handle(method, path, *args, **options)
+
+        server.handle = heard  # type: ignore[method-assign]
+        server.retire(api.QUEUE_UNITS)
+        cell.create(small_tree())
+        for name in ("first", "second"):
+            cell.create(small_job(name, runtime="60s"))
+        await cell.until(lambda: cell.jobs()["second"] == "Running", what="both jobs to run, one after the other")
+        assert not asked
+        server.serve(next(kind for kind in KINDS if kind.resource == api.QUEUE_UNITS))
+        await asyncio.sleep(ABSENT_S)
+        cell.create(small_job("third"))
+        await cell.until(lambda: "quota" in told(cell, "third"), what="the third job to be told why it waits")
+
+    play(Cell(), scene)

@@ -13,7 +13,8 @@ from muster.core.autoscaling.giveback import DRAIN_MS
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
 from muster.model import api
-from muster.serving.board import RayWorkers, board_of, record
+from muster.serving.board import board_of
+from muster.serving.boards import RayWorkers, record
 from muster.told.views.narrator import Narrator
 from muster_cli.render.queues import tree_lines
 

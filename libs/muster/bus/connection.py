@@ -22,6 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from muster.bus.beat import left_s
 from muster.bus.errors import BusError, ClosedError, ConnectError, ForbiddenError, UnansweredError
 from muster.bus.inbox import Inbox, Sink
 from muster.bus.tlsclient import PlainServerError, TlsClient, tls_required
@@ -31,7 +32,7 @@ MIN_PAYLOAD = 1024 * 1024
 """The least ``max_payload`` of a server: a commit of 512 KB must come back inside a base64 answer."""
 
 CLOSE_LIMIT_S = 2.0
-WATCH_S = 0.5
+WATCH_S = 1.0
 USED = 500
 """Subjects that are remembered: what is denied is denied at once."""
 
@@ -220,7 +221,8 @@ class Connection:
         self._stuck = self._stuck + 1 if waits else 0
         if self._stuck > 1:
             self._abort()
-        self._watchdog = asyncio.get_running_loop().call_later(WATCH_S, self._watch)
+        loop = asyncio.get_running_loop()
+        self._watchdog = loop.call_later(left_s(loop.time(), WATCH_S), self._watch)
 
     def _writer(self) -> asyncio.StreamWriter | None:
         # There is no public way to the socket.

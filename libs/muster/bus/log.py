@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from datetime import datetime
 
 from msgspec import Struct
 
@@ -33,9 +32,9 @@ from muster.bus.jetstream import (
     JetStream,
     Message,
     PubAck,
-    StreamInfo,
 )
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader, message_at
+from muster.bus.shares import LogUsage, info_of, usage_of
 from muster.core.docket import digest_of
 from muster.events import subjects
 from muster.events.envelope import (
@@ -52,17 +51,6 @@ TRACE = "traceparent"
 
 HEADER_ROOM = 1024
 """Bytes of a message left for headers."""
-
-
-class LogUsage(Struct, frozen=True):
-    """How full the log is, and the broker's time in ms since the epoch."""
-
-    last_seq: int
-    messages: int
-    bytes: int
-    max_bytes: int
-    broker_ms: int
-    sealed: bool = False
 
 
 STORED_AT = "Muster-Stored-At"
@@ -349,7 +337,7 @@ class JetStreamLog:
 
     async def end(self) -> int:
         """See ports.Log."""
-        return (await self._info()).state.last_seq
+        return (await info_of(self._js, self._identity)).state.last_seq
 
     async def last(self, stage: str, shard: str) -> int:
         """See ports.Log."""
@@ -362,26 +350,12 @@ class JetStreamLog:
 
     async def usage(self) -> LogUsage:
         """How full the log is. One request; ask every few seconds, not for every commit."""
-        info = await self._info()
-        return LogUsage(
-            last_seq=info.state.last_seq,
-            messages=info.state.messages,
-            bytes=info.state.bytes,
-            max_bytes=info.config.get("max_bytes", -1),
-            broker_ms=int(datetime.fromisoformat(info.ts).timestamp() * 1000) if info.ts else 0,
-            sealed=bool(info.config.get("sealed")),
-        )
+        return await usage_of(self._js, self._identity)
 
     async def raw(self, seq: int) -> bytes | None:
         """The bytes stored at a sequence, for a message that cannot be decoded; None when there are none."""
         message = await self._js.get(self.stream, seq)
         return None if message is None else message.data
-
-    async def _info(self) -> StreamInfo:
-        info = await self._js.info(self.stream, patience_s=None)
-        if info is None:
-            raise LogGoneError(say("log {stream} does not exist any more; restart this process", stream=self.stream))
-        return info
 
     async def _verify(self, after: int = 0) -> None:
         """Raise LogGoneError unless this is still our log, reaches at least to ``after``, and holds what is known."""

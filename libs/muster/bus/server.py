@@ -125,14 +125,7 @@ class EmbeddedServer:
                 if self._port_given:
                     raise self._port_taken()
                 self.port = 0  # Another process took it between our look and the server's: another one.
-            raise BusError(
-                say(
-                    "cannot find a free port for nats-server on {host} between {first} and {last}",
-                    host=HOST,
-                    first=PORTS[0],
-                    last=PORTS[-1],
-                )
-            )
+            raise _no_free_port()
         except BaseException:
             await self.stop()
             raise
@@ -317,9 +310,13 @@ def free_port() -> int:
     for port in islice(_ports(), 200):
         if is_free(port):
             return port
-    raise BusError(
+    raise _no_free_port()
+
+
+def _no_free_port() -> BusError:
+    return BusError(
         say(
-            "cannot find a free port on {host} between {first} and {last} in 200 tries",
+            "cannot find a free port on {host} between {first} and {last}",
             host=HOST,
             first=PORTS[0],
             last=PORTS[-1],

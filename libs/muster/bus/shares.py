@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 
 from msgspec import Struct
 
 from muster.audit.judge import RIGHTS
-from muster.bus.jetstream import JetStream
+from muster.bus.jetstream import JetStream, StreamInfo
 from muster.bus.reader import StreamReader
 from muster.core.docket import parts
 from muster.events import subjects
+from muster.model.language import say
 from muster.ports import LogGoneError, LogIdentity
 
 STAGES = tuple(dict.fromkeys(seat.partition(".")[0] for seat in RIGHTS))
@@ -26,29 +28,42 @@ SAMPLE = 100_000
 """The newest messages of a growth that tell the shares of it."""
 
 
-class Filled(Struct, frozen=True):
-    """How far a generation is filled. ``closed``: the stages that the server stores nothing of."""
+class LogUsage(Struct, frozen=True):
+    """How full a generation is, and the broker's time in ms since the epoch. ``closed``: the stages that the server
+    stores nothing of.
+    """
 
     last_seq: int
+    messages: int
     bytes: int
     max_bytes: int
+    broker_ms: int
     sealed: bool = False
     closed: tuple[str, ...] = ()
 
 
-async def filled(js: JetStream, identity: LogIdentity) -> Filled:
-    """Raises LogGoneError."""
-    info = await js.info(subjects.log_stream(identity.cell, identity.generation), patience_s=None)
+async def info_of(js: JetStream, identity: LogIdentity) -> StreamInfo:
+    """What the server says of the stream of a generation. Raises LogGoneError."""
+    stream = subjects.log_stream(identity.cell, identity.generation)
+    info = await js.info(stream, patience_s=None)
     if info is None:
-        raise LogGoneError(f"the log of cell {identity.cell} does not exist any more; restart this process")
+        raise LogGoneError(say("log {stream} does not exist any more; restart this process", stream=stream))
+    return info
+
+
+async def usage_of(js: JetStream, identity: LogIdentity) -> LogUsage:
+    """One request. Raises LogGoneError."""
+    info = await info_of(js, identity)
     opened = info.config.get("subjects") or ()
-    closed = () if _everything(identity) in opened else tuple(s for s in STAGES if _of(identity, s) not in opened)
-    return Filled(
-        info.state.last_seq,
-        info.state.bytes,
-        info.config.get("max_bytes", -1),
-        bool(info.config.get("sealed")),
-        closed,
+    shut = () if _everything(identity) in opened else tuple(s for s in STAGES if _of(identity, s) not in opened)
+    return LogUsage(
+        last_seq=info.state.last_seq,
+        messages=info.state.messages,
+        bytes=info.state.bytes,
+        max_bytes=info.config.get("max_bytes", -1),
+        broker_ms=int(datetime.fromisoformat(info.ts).timestamp() * 1000) if info.ts else 0,
+        sealed=bool(info.config.get("sealed")),
+        closed=shut,
     )
 
 
@@ -56,7 +71,7 @@ async def shares(js: JetStream, identity: LogIdentity, after: int, end: int) -> 
     """{stage: its share of the bytes between two sequences}, by the newest SAMPLE messages of them."""
 
     async def check(_read: int) -> None:
-        await filled(js, identity)
+        await info_of(js, identity)
 
     sizes: Counter[str] = Counter()
     stream = subjects.log_stream(identity.cell, identity.generation)

@@ -25,6 +25,10 @@ from muster.model.resources import Vector
 
 ENOUGH_RUNS = 5
 """Fewest ended runs for a mean."""
+ENOUGH_WAITS = 20
+"""The fewest ended waits for a promise."""
+KEPT_PERCENT = 90
+"""How many of a hundred promises are to be kept."""
 MAX_KINDS = 20_000
 """Remembered kinds of jobs: the kinds that ended last."""
 REMEMBERED = 128

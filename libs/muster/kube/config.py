@@ -10,12 +10,12 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+import muster
 from muster.kube import kubeconfig, slimclient
 from muster.kube.credentials import Credential, CredentialError, Loaded
 from muster.kube.errors import KubeConfigError
@@ -27,6 +27,7 @@ from muster.ports import ApiUnreachableError, Clock
 if TYPE_CHECKING:
     from muster.kube.transport import ApiTarget, KubeTransport, OnRequest
 
+USER_AGENT = f"muster/{muster.__version__}"
 TOKEN_RECHECK_S = 60.0
 """Projected tokens are replaced in their file when 80 % of an hour is over."""
 CHECK_TIMEOUT_S = 5.0
@@ -111,7 +112,7 @@ async def bearer_of(
     connector = TCPConnector()
     wire = Wire(connector=connector, close=connector.close, proxy=proxy_for(server, os.environ))
     target, spoken = ApiTarget(server.rstrip("/"), origin, home), [("Accept-Language", language)]
-    return KubeTransport(target, wire, credential, user_agent=_user_agent(), headers=spoken, compress=True), signed
+    return KubeTransport(target, wire, credential, user_agent=USER_AGENT, headers=spoken, compress=True), signed
 
 
 async def ping(transport: KubeTransport) -> None:
@@ -274,7 +275,7 @@ def _build(
         plan.target,
         wire,
         plan.credential,
-        user_agent=_user_agent(),
+        user_agent=USER_AGENT,
         headers=plan.headers,
         compress=compress,
         on_request=on_request,
@@ -327,13 +328,6 @@ def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     for key, values in (user.get("as-user-extra") or {}).items():
         headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
     return headers
-
-
-def _user_agent() -> str:
-    try:
-        return f"muster/{version('kube-muster')}"
-    except PackageNotFoundError:
-        return "muster"
 
 
 def _words(err: BaseException) -> str:

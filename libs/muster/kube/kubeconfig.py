@@ -144,7 +144,9 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
-        raise KubeConfigError(say("cannot read kubeconfig {path}: {err}", path=path, err=err)) from err
+        raise KubeConfigError(
+            say("cannot read kubeconfig {path}: {err}", path=path, err=" ".join(str(err).split()))
+        ) from err
     if document is None:
         return {}
     if not isinstance(document, dict):

@@ -208,6 +208,8 @@ PROTECTED_TIMES = 10
 DEFAULT_RULES = Rules()
 
 
+ROOT = "root"
+"""Path of the node above all queues of an ElasticQuotaTree."""
 KAI_ROOT = "kai"
 """Path of the node above all KAI queues: the cluster. An ElasticQuotaTree's is called otherwise."""
 RuleProfile = Literal["elastic-quota", "kai"]

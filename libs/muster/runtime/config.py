@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from muster.core.stage import NEWEST, OLDEST
 from muster.core.workloads.registry import KINDS, OWN
@@ -51,19 +51,19 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cell this process belongs to: one log, one set of quota trees."""
     log_create: bool = False
     """Create the cell's log when it is missing, and a new generation when the stream is gone."""
-    log_max_bytes: int = 8 * 2**30
+    log_max_bytes: Annotated[int, Meta(ge=1)] = 8 * 2**30
     """Size limit of the log, used when it is created; at 95 % nothing new is admitted."""
-    log_roll_percent: int = 80
+    log_roll_percent: Annotated[int, Meta(ge=0, le=94)] = 80
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
-    log_stage_percent: int = 20
+    log_stage_percent: Annotated[int, Meta(ge=0, le=100)] = 20
     """How much of a generation one stage may write in ten minutes; the keeper closes it for as long then; 0: all."""
     log_archive: str = ""
     """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
-    log_keep: int = 2
+    log_keep: Annotated[int, Meta(ge=0)] = 2
     """How many sealed generations stay in NATS once the archive has them; the keeper deletes older ones."""
     ruleset: int = 0
     """Rule set the quota accountant puts in force once every live replica supports it; 0: what the log says stays."""
-    replicas: int = 1
+    replicas: Literal[1, 3, 5] = 1
     """Stream replicas, used when streams are created: 3 in production."""
     kube_context: str = ""
     """Context of the kubeconfig; empty: in-cluster, else the current context."""
@@ -79,13 +79,13 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How gangs of jobs are placed: off (quota alone decides), native (by kube-scheduler), pack or spread (by us)."""
     placement_cpu: Literal["", "pack", "spread"] = ""
     """The same for pods that take no GPU; empty: as those that do. A queue may say otherwise."""
-    placement_hold_s: int = 600
+    placement_hold_s: Annotated[int, Meta(ge=1, le=86_400)] = 600
     """How long places are held for the pods of an admitted gang; native: how long it keeps quota without nodes."""
-    placement_grow_s: int = 0
+    placement_grow_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
-    placement_claim_s: int = 600
+    placement_claim_s: Annotated[int, Meta(ge=0, le=86_400)] = 600
     """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
-    placement_moves: int = 16
+    placement_moves: Annotated[int, Meta(ge=0, le=64)] = 16
     """How many running jobs may be moved at once so that one fits on the nodes; 0: none is moved."""
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"
     """Whether pods may share GPUs: Disabled, or NonMemoryEnforced: nothing enforces how much of one a pod uses."""
@@ -99,11 +99,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
     """Address that /livez, /readyz, /startupz and /metrics are served on; 0.0.0.0 in a pod."""
-    health_port: int = 8080
+    health_port: Annotated[int, Meta(ge=-1, le=65_535)] = 8080
     """0: any free port; -1: no health and metrics server."""
     gateway_host: str = "127.0.0.1"
     """Address that the gateway is served on; 0.0.0.0 in a pod."""
-    gateway_port: int = 8800
+    gateway_port: Annotated[int, Meta(ge=0, le=65_535)] = 8800
     """0: any free port."""
     gateway_access: Literal["review", "none"] = "review"
     """review: the API server names the namespaces a reader may see; none: every reader sees all, on loopback only."""
@@ -125,37 +125,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
         if self.ruleset and not OLDEST <= self.ruleset <= NEWEST:
             raise ValueError(f"ruleset is {self.ruleset}; this build knows {OLDEST} to {NEWEST}")
-        self._check_log()
-        if not 1 <= self.placement_hold_s <= 86_400:
-            raise ValueError(f"placement_hold_s is {self.placement_hold_s}; take 1 to 86400 seconds")
-        if not 0 <= self.placement_grow_s <= 86_400:
-            raise ValueError(f"placement_grow_s is {self.placement_grow_s}; take 0 to 86400 seconds")
-        if not 0 <= self.placement_claim_s <= 86_400:
-            raise ValueError(f"placement_claim_s is {self.placement_claim_s}; take 0 to 86400 seconds")
-        if not 0 <= self.placement_moves <= 64:
-            raise ValueError(f"placement_moves is {self.placement_moves}; take 0 to 64 jobs")
         if self.gpu_sharing_mode in ("HamiCore", "NvFractions"):
             raise ValueError(
                 f"gpu_sharing_mode is {self.gpu_sharing_mode}, which takes a library of others to enforce memory; "
                 "take NonMemoryEnforced or Disabled"
             )
         self._check_gateway()
-        if not -1 <= self.health_port <= 65535:
-            raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
-
-    def _check_log(self) -> None:
-        if not 0 <= self.log_roll_percent <= 94:
-            raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
-        if not 0 <= self.log_stage_percent <= 100:
-            raise ValueError(f"log_stage_percent is {self.log_stage_percent}; take 1 to 100, or 0 for no limit")
-        if self.log_keep < 0:
-            raise ValueError(f"log_keep is {self.log_keep}; take 0 or more generations")
-        if self.replicas not in (1, 3, 5):
-            raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
 
     def _check_gateway(self) -> None:
-        if not 0 <= self.gateway_port <= 65535:
-            raise ValueError(f"gateway_port is {self.gateway_port}; take a port, or 0 for any free one")
         if self.gateway_access == "none" and self.gateway_host not in LOOPBACK:
             raise ValueError(
                 f"gateway_access is none and gateway_host is {self.gateway_host}: all would see everything there; "
@@ -184,27 +161,65 @@ def load_with_origins(environ: Mapping[str, str] | None = None, **overrides: Any
     if path:
         values |= _from_file(Path(path), problems)
         origins |= dict.fromkeys(values, path)
-    known = set(Config.__struct_fields__)
     for name, text in sorted(variables.items()):
-        field = name.removeprefix(PREFIX).lower()
         if not name.startswith(PREFIX) or name.removeprefix(PREFIX) in _NOT_FIELDS or name.startswith("MUSTER_TEST_"):
             continue
-        if field in known:
-            values[field] = text
-            origins[field] = name
-        else:
-            problems.append(f"{name} is no setting; the settings are {', '.join(sorted(known))}")
+        field = name.removeprefix(PREFIX).lower()
+        values[field], origins[field] = text, name
     values |= overrides
-    if values.get("kinds_folder"):
-        kinds.load(str(values["kinds_folder"]))
     origins |= dict.fromkeys(overrides, "option")
-    try:
-        config = msgspec.convert(values, Config, strict=False)
-    except msgspec.ValidationError as err:
-        problems.append(str(err).replace(" - at `$.", " in `"))
+    types = {item.name: item.type for item in msgspec.structs.fields(Config)}
+    for field, value in values.items():
+        shown = origins[field] if origins[field].startswith(PREFIX) else f"{field} of {origins[field]}"
+        if field not in types:
+            problems.append(f"{shown} is no setting{_nearest(field, types, shown)}")
+        elif wanted := _unfit(value, types[field]):
+            problems.append(f"{shown} is {value!r}; take {wanted}")
     if problems:
         raise ConfigError("; ".join(problems))
-    return config, origins
+    if values.get("kinds_folder"):
+        kinds.load(str(values["kinds_folder"]))
+    try:
+        return msgspec.convert(values, Config, strict=False), origins
+    except msgspec.ValidationError as err:  # Of __post_init__: of all settings together.
+        raise ConfigError(str(err)) from None
+
+
+def _nearest(field: str, types: Mapping[str, object], shown: str) -> str:
+    """What an unknown name was meant to be, else all names."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(field, types, n=1, cutoff=0.75)
+    if not close:
+        return f"; the settings are {', '.join(sorted(types))}"
+    return f"; did you mean {PREFIX + close[0].upper() if shown.startswith(PREFIX) else close[0]}?"
+
+
+def _unfit(value: Any, of: Any) -> str:
+    """What a setting of this type takes, where a value is not of the type."""
+    try:
+        msgspec.convert(value, of, strict=False)
+    except msgspec.ValidationError:
+        return _taken(of)
+    return ""
+
+
+def _taken(of: Any) -> str:
+    if get_origin(of) is Literal:
+        *others, last = (str(choice) or "an empty text" for choice in get_args(of))
+        return f"{', '.join(others)} or {last}"
+    if of in (bool, str):
+        return "true or false" if of is bool else "a text"
+    least, most = bounds(of)
+    if most is not None:
+        return f"a whole number from {least} to {most}"
+    return "a whole number" if least is None else f"a whole number, {least} or more"
+
+
+def bounds(of: Any) -> tuple[int | None, int | None]:
+    """The least and the most of the type of a setting; None: no bound."""
+    meta = next(iter(getattr(of, "__metadata__", ())), Meta())
+    return meta.ge, meta.le  # type: ignore[return-value]  # Of an int.
 
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -213,14 +228,14 @@ def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
         settings = yaml.safe_load(path.read_text())
     except OSError as err:
-        problems.append(f"cannot read {path}: {err.strerror}")
+        problems.append(f"cannot read {path}, which {PREFIX}CONFIG names: {err.strerror}")
         return {}
     except yaml.YAMLError as err:
-        problems.append(f"{path} is not YAML: {err}")
+        problems.append(f"{path}, which {PREFIX}CONFIG names, is not YAML: {' '.join(str(err).split())}")
         return {}
     if settings is None:
         return {}
     if not isinstance(settings, dict):
-        problems.append(f"{path} must hold names and values")
+        problems.append(f"{path}, which {PREFIX}CONFIG names, must hold names and values")
         return {}
     return settings

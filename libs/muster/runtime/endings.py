@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.bus.beat import beat
 from muster.bus.errors import BusError, ConnectError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
@@ -71,7 +72,7 @@ async def tell_lacks(config: Config, user: str, lacks: Callable[[], Sequence[str
     loop = asyncio.get_running_loop()
     since, told_at, lacking, told, own = loop.time(), 0.0, True, True, False
     while True:
-        await asyncio.sleep(LOOK_S)
+        await beat(LOOK_S)
         now, why = loop.time(), "; ".join(lacks())
         if bool(why) != lacking:
             lacking, since = bool(why), now

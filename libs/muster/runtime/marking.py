@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from muster.bus.beat import beat
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -35,7 +36,7 @@ class Marking:
     async def run(self) -> None:
         """Keep the mark until cancelled. Raises LogLostError."""
         while True:
-            await asyncio.sleep(MARK_S)
+            await beat(MARK_S)
             await self.keep()
 
     async def keep(self) -> bool:

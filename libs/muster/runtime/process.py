@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from muster.bus.beat import beat
 from muster.bus.connection import Connection
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
@@ -401,7 +402,7 @@ class Process(Struct, dict=True):
                 if percent >= CLOSING_PERCENT and first and not runner.state.closing and isinstance(runner, Leader):
                     closing = True
                     runner.announce(LogNearlyFull(percent=percent))
-            await asyncio.sleep(ROOM_CHECK_S)
+            await beat(ROOM_CHECK_S)
 
     async def _leave(self) -> None:
         """Leave in good order, within a limit: what is not done then is done by the next process.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from muster.bus.beat import beat
 from muster.bus.cell import own_genesis
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
@@ -247,7 +248,7 @@ class Witness:
         log = self._log
         kept = asyncio.get_running_loop().time()
         while True:
-            await asyncio.sleep(VOUCH_S)
+            await beat(VOUCH_S)
             try:
                 await log.prove(*log.known)
                 await self._vouches.give(self._service, self._process, log.identity)

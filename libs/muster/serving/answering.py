@@ -25,7 +25,7 @@ from muster.serving.beside import AwayError, LateError
 from muster.serving.causes import causes
 from muster.serving.happened import happened, marks
 from muster.serving.health import health
-from muster.serving.joblist import JobFilter
+from muster.serving.jobrows import JobFilter
 from muster.serving.limits import MOST_ALL_QUESTIONS, MOST_QUESTIONS, TooManyError, UnderWay
 from muster.serving.live import Live
 from muster.serving.moments import LogMark, OutsideError
@@ -34,6 +34,7 @@ from muster.serving.whatif import ChangeError
 from muster.told.readmodel.readstate import ReadState
 
 SECOND = 1_000
+MOST_SECONDS = 1 << 40
 MOST_DIGITS = 18
 """Of a number in a question: more than any sequence has, and few enough for every reader of numbers."""
 TOO_DEEP = "the body is nested too deeply to be read: no job and no change is as deep as that"
@@ -59,7 +60,7 @@ class Asked(Struct, frozen=True):
     query: Mapping[str, str]
     body: bytes
     viewed: Viewed
-    foreseen: Mapping[str, Projected]
+    foreseen: Mapping[str, Projected] | None
     """The projected starts of waiting jobs, where the question needs them."""
 
 
@@ -84,6 +85,7 @@ class Question(Struct, frozen=True):
 
 
 AT = "A moment: a sequence, GENERATION-SEQUENCE, a time as 2026-03-01T12:00:00Z, or -5m before now; else now."
+STARTS = {"starts": "0: without promised starts, for which the queues are played forward."}
 PAGE = {"skip": "Rows to leave out first.", "limit": "Rows at most."}
 
 
@@ -128,10 +130,11 @@ class Questions:
         state = self.live.state if not at else await self.live.moments.at(self.mark(at, now))
         if at:
             now = state.now
-        foreseen = await self.live.foresight.foreseen(state, now, path, live=not at) if route.foresees else {}
+        foresees = route.foresees and number(query, "starts", 1, 1) != 0
+        foreseen = await self.live.foresight.foreseen(state, now, path, live=not at) if foresees else None
         # Only now: commits were folded during the wait, which lens and moment must know.
         lens = self.lens(viewed.scope, state)
-        moment = views.moment_of(state, now, live=not at)
+        moment = views.moment_of(state, now, live=not at and self.live.caught_up)
         return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed, foreseen))
 
     def mark(self, text: str, now: int) -> LogMark:
@@ -168,7 +171,7 @@ class Questions:
         """
         with self._looking.one(asked.viewed.name):
             projection: Struct = await self.live.foresight.looked(
-                asked.state, asked.now, method, *args, live=asked.moment.live
+                asked.state, asked.now, method, *args, live=not asked.query.get("at")
             )
         return projection
 
@@ -227,6 +230,7 @@ async def _health(_of: Questions, asked: Asked) -> Struct:
 async def _jobs(_of: Questions, asked: Asked) -> Struct:
     query = asked.query
     states = tuple(text for text in query.get("state", "").split(",") if text)
+    ended = number(query, "ended", 0, MOST_SECONDS)
     wanted = JobFilter(
         states,
         query.get("queue", ""),
@@ -234,6 +238,7 @@ async def _jobs(_of: Questions, asked: Asked) -> Struct:
         query.get("kind", ""),
         name=query.get("name", ""),
         outcome=query.get("outcome", ""),
+        ended_after=asked.now - ended * SECOND if ended else 0,
     )
     skip, limit = number(query, "skip", 0, 1 << 31), number(query, "limit", 50, views.MOST_ROWS)
     return views.jobs(
@@ -347,8 +352,10 @@ ROUTES: tuple[Question, ...] = (
             "queue": "Only of this quota and those below it.",
             "namespace": "Only of this namespace.",
             "kind": "Only of this kind.",
+            "ended": "Of those that ended, only those that ended so many seconds ago or less.",
             "outcome": "Only those that ended so: succeeded, failed or invalid.",
             "name": "Only with this in NAMESPACE/NAME.",
+            **STARTS,
             **PAGE,
         },
         foresees=True,
@@ -358,7 +365,7 @@ ROUTES: tuple[Question, ...] = (
         "Why a job waits, or what became of it; also by the name of one of its pods.",
         shapes.WhyView,
         _why,
-        {"kind": "Where jobs of several kinds have one name.", "all": "1: with every small step."},
+        {"kind": "Where jobs of several kinds have one name.", "all": "1: with every small step.", **STARTS},
         foresees=True,
     ),
     Question("/api/v1/events/{sequence}/{index}", "An event and the chain of its causes.", shapes.CausesView, _causes),
@@ -368,7 +375,7 @@ ROUTES: tuple[Question, ...] = (
     Question(
         "/api/v1/story",
         "What is kept of a quota and those below it: numbers, waiting jobs, turns.",
-        tales.TaleView,
+        shapes.TaleView,
         _story,
         {"queue": "Its path.", "limit": "Turns at most."},
     ),

@@ -11,7 +11,8 @@ from muster.serving.scope import Lens
 from muster.serving.views import event_shape
 from muster.told.codes.happenings import Happening
 from muster.told.readmodel.readstate import ReadState
-from muster.told.views.narrator import NarratedEvent, entry_of
+from muster.told.views.narrator import entry_of
+from muster.told.views.tellings import NarratedEvent
 
 MOST_EVENTS = 500
 MOST_MARKS = 1000

@@ -13,7 +13,7 @@ from muster.model.resources import Vector, add_into, format_quantity
 from muster.model.text import counted
 from muster.serving import shapes
 from muster.serving.board import board_of
-from muster.serving.joblist import ENDED
+from muster.serving.jobrows import ENDED
 from muster.serving.scope import Lens
 from muster.told.codes.codetable import CODES
 from muster.told.readmodel.jobfolds import phase_of

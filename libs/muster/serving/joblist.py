@@ -8,100 +8,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.model.keys import path_chain
-from muster.model.resources import Vector, texts
-from muster.model.text import instant
-from muster.model.workload import Outcome
-from muster.serving.promises import promise_record
-from muster.told.codes.codetable import JobCode
+from muster.serving.jobrows import ENDED, ORDER, JobFilter, JobRow, place_of
 from muster.told.codes.values import Over, Phase, Promise
 from muster.told.readmodel.jobfolds import phase_of
 from muster.told.readmodel.readstate import ReadState, Record
 from muster.told.status.statuses import job_status, promises_of
 from muster.told.wording import jobs
 
-ENDED: tuple[Phase, ...] = ("finished", "gone")
-ORDER: tuple[Phase, ...] = (
-    "running",
-    "leaving",
-    "admitted",
-    "reserved",
-    "waiting",
-    "refused",
-    "outside",
-    "seen",
-    "finished",
-    "gone",
-)
-"""Jobs that hold quota first, then waiting jobs, then the rest."""
 
-
-class JobRow(Struct, frozen=True):
-    """One job. Times in ms since the epoch."""
-
-    uid: str
-    kind: str
-    namespace: str
-    name: str
-    phase: Phase
-    code: JobCode
-    queue: str
-    position: int
-    length: int
-    priority: int | None
-    request: Vector
-    since: int
-    """When the state of the job began."""
-    text: str
-    outcome: Outcome = ""
-    """How the job ended."""
-    cause: str = ""
-    """The code of a pod that keeps the pods from running, or made the job fail."""
-    cause_since: int = 0
-    promise: Promise = Promise(why="not_waiting")
-    owner: str = ""
-    headline: str = ""
-    """One short sentence; jobs that wait for the same read alike."""
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-class JobFilter(Struct, frozen=True):
-    """Which jobs; an empty field leaves no job out. ``ended_after``: log time (ms) from which on ended jobs count."""
-
-    states: tuple[str, ...] = ()
-    queue: str = ""
-    namespace: str = ""
-    kind: str = ""
-    ended_after: int = 0
-    name: str = ""
-    """A part of ``namespace/name``."""
-    outcome: str = ""
-    """How the job ended."""
-    owners: tuple[str, ...] = ()
-    """The owners, one of which the job must have."""
-
-    def takes(self, row: JobRow) -> bool:
-        """Whether the filter takes a row. A queue is given by path, by the end of a path, or by a path above."""
-        if self.states and row.phase not in self.states:
-            return False
-        if self.namespace and row.namespace != self.namespace:
-            return False
-        if self.kind and row.kind.lower() != self.kind.lower():
-            return False
-        if self.outcome and row.outcome != self.outcome:
-            return False
-        if self.name and self.name not in row.key:
-            return False
-        if self.owners and row.owner not in self.owners:
-            return False
-        if self.queue and not any(
-            path == self.queue or path.endswith(f"/{self.queue}") for path in path_chain(row.queue)
-        ):
-            return False
-        return row.phase not in ENDED or row.since >= self.ended_after
+def kinds_of(state: ReadState) -> set[str]:
+    """The kinds of the jobs of a log."""
+    return {record.ref.kind for record in state.records.values()}
 
 
 def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]:
@@ -115,11 +32,6 @@ def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]
         for uid, record in state.records.items()
     ]
     return sorted(rows, key=place_of)
-
-
-def place_of(row: JobRow) -> tuple[Any, ...]:
-    """The sort key of rows."""
-    return (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid)
 
 
 class Listing(Struct, frozen=True):
@@ -146,6 +58,8 @@ def listing(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) ->
         outcome = record.outcome if phase in ENDED else ""
         states[phase] += 1
         failed += outcome == "failed"
+        if phase in ENDED and record.since < wanted.ended_after:
+            continue
         if (wanted.states and phase not in wanted.states) or (wanted.outcome and wanted.outcome != outcome):
             continue
         if wanted.namespace and ref.namespace != wanted.namespace:
@@ -195,27 +109,3 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         owner=record.owner,
         headline=jobs.headline(status) if status.phase not in ENDED else "",
     )
-
-
-def record_of_row(row: JobRow) -> dict[str, Any]:
-    """For programs: quantities as Kubernetes writes them, times in RFC 3339."""
-    return {
-        "kind": row.kind,
-        "namespace": row.namespace,
-        "name": row.name,
-        "uid": row.uid,
-        "owner": row.owner or None,
-        "state": row.phase,
-        "status": row.code,
-        "outcome": row.outcome or None,
-        "cause": row.cause or None,
-        "cause_since": instant(row.cause_since) if row.cause_since else None,
-        "queue": row.queue,
-        "position": row.position or None,
-        "length": row.length or None,
-        "priority": row.priority,
-        "request": texts(row.request),
-        "since": instant(row.since),
-        "promise": promise_record(row.promise),
-        "message": row.text,
-    }

@@ -23,7 +23,8 @@ from muster.serving.series import UseSeries
 from muster.told.codes.happenings import Happening
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
-from muster.told.views.narrator import NarratedEvent, Narrator, entry_of
+from muster.told.views.narrator import Narrator, entry_of
+from muster.told.views.tellings import NarratedEvent
 
 RING = 5_000
 """Happenings that are kept for streams; older happenings are read again from the log."""

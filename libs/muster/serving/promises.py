@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.core.promising.promises import KEPT_PERCENT
+from muster.core.learned import KEPT_PERCENT
 from muster.model.text import instant
 from muster.told.codes.values import Promise
 

@@ -387,3 +387,44 @@ class Problem(Struct, frozen=True):
     """Why there is no answer."""
 
     error: str
+
+
+class WaiterView(Struct, frozen=True):
+    """A waiting job; ``waited`` in ms."""
+
+    job: str
+    position: int
+    priority: int
+    waited: int
+    reason: str
+
+
+class TallyView(Struct, frozen=True):
+    """How often each thing happened to the known jobs. Times in ms."""
+
+    queued: int
+    admitted: int
+    finished: int
+    released: int
+    evicted: int
+    denied: int
+    longest_wait: int
+    longest_waiter: str
+    waits: int
+    """The sum of the waits of the admitted jobs."""
+
+
+class TaleView(Struct, frozen=True):
+    """A queue and all queues below: the use, the waiting jobs, and the turns of jobs, the newest last."""
+
+    moment: MomentView
+    queue: str
+    usage: str
+    guaranteed: str
+    tally: TallyView
+    waiting: list[WaiterView]
+    length: int
+    events: list[EventView]
+    left_out: int
+    next_start: PaceView
+    pauses: list[str]

@@ -2,73 +2,33 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from muster.serving import shapes
 from muster.serving.scope import Lens
 from muster.serving.views import MissingError, event_shape, hears, pace_shape
 from muster.told.readmodel.readstate import ReadState
-from muster.told.views.queuestory import KEPT, QueueStory
+from muster.told.views.queuestory import QueueStory
+from muster.told.views.tellings import KEPT
 
 MOST_EVENTS = KEPT
 
 
-class WaiterView(Struct, frozen=True):
-    """A waiting job; ``waited`` in ms."""
-
-    job: str
-    position: int
-    priority: int
-    waited: int
-    reason: str
-
-
-class TallyView(Struct, frozen=True):
-    """How often each thing happened to the known jobs. Times in ms."""
-
-    queued: int
-    admitted: int
-    finished: int
-    released: int
-    evicted: int
-    denied: int
-    longest_wait: int
-    longest_waiter: str
-    waits: int
-    """The sum of the waits of the admitted jobs."""
-
-
-class TaleView(Struct, frozen=True):
-    """A queue and all queues below: the use, the waiting jobs, and the turns of jobs, the newest last."""
-
-    moment: shapes.MomentView
-    queue: str
-    usage: str
-    guaranteed: str
-    tally: TallyView
-    waiting: list[WaiterView]
-    length: int
-    events: list[shapes.EventView]
-    left_out: int
-    next_start: shapes.PaceView
-    pauses: list[str]
-
-
-def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *, now: int, limit: int) -> TaleView:
+def tale(
+    state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *, now: int, limit: int
+) -> shapes.TaleView:
     """The story of a queue. ``queue``: the path. Raises MissingError."""
     if queue not in state.queues.ledger.nodes or not lens.sees_queue(queue):
         raise MissingError(f"there is no quota {queue[:200]}, or none that you may see")
     story = QueueStory(queue, state)
     story.recall()
-    told = story.of(queue, present=now)
+    told = story.of(queue, present=now, most=limit if lens.scope.whole else KEPT)
     heard = [entry for entry in told.entries if hears(entry, lens.scope)]
     tally = told.tally
-    return TaleView(
+    return shapes.TaleView(
         moment=moment,
         queue=queue,
         usage=told.usage,
         guaranteed=told.guaranteed,
-        tally=TallyView(
+        tally=shapes.TallyView(
             tally.queued,
             tally.admitted,
             tally.finished,
@@ -80,7 +40,7 @@ def tale(state: ReadState, lens: Lens, moment: shapes.MomentView, queue: str, *,
             tally.waits,
         ),
         waiting=[
-            WaiterView(
+            shapes.WaiterView(
                 lens.words(waiter.job), waiter.position, waiter.priority, waiter.waited, lens.words(waiter.reason)
             )
             for waiter in told.waiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from muster.core.learned import Estimate
 from muster.core.promising.projection import Projected
@@ -10,8 +10,10 @@ from muster.model.language import listed, say
 from muster.model.resources import add_into, format_part, texts
 from muster.model.text import instant
 from muster.serving import shapes
-from muster.serving.board import BoardNode, board_of
-from muster.serving.joblist import JobFilter, JobRow, listing, row_of
+from muster.serving.board import board_of
+from muster.serving.boards import BoardNode
+from muster.serving.joblist import listing, row_of
+from muster.serving.jobrows import JobFilter, JobRow
 from muster.serving.promises import promise_record
 from muster.serving.scope import Lens, Scope
 from muster.told.codes.codetable import CODES
@@ -19,8 +21,8 @@ from muster.told.codes.values import Promise
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import promises_of
 from muster.told.views.gangstory import gang_tale, gangs_named, pods_named
-from muster.told.views.narrator import NarratedEvent
-from muster.told.views.story import JobStory, Story, Waits
+from muster.told.views.story import Story
+from muster.told.views.tellings import JobStory, NarratedEvent, Waits
 from muster.told.wording import queuewords
 
 GPU = "nvidia.com/gpu"
@@ -45,14 +47,22 @@ def moment_of(state: ReadState, now: int, *, live: bool) -> shapes.MomentView:
 
 def jobs(state: ReadState, lens: Lens, moment: shapes.MomentView, wanted: JobFilter, *, skip: int, limit: int,
          now: int, foreseen: Mapping[str, Projected] | None = None) -> shapes.JobsView:  # fmt: skip
-    """A page of jobs. ``foreseen``: the queues played forward already."""
+    """A page of jobs. ``foreseen``: the queues played forward; None: no start is asked for."""
     listed = listing(state, wanted, lens.sees)
     uids = listed.uids
     page = uids[skip : skip + min(limit, MOST_ROWS)]
-    promises = promises_of(state, page, now, foreseen=foreseen)
+    promises = _promises(state, page, now, foreseen)
     rows = [row_of(state, uid, now, promises[uid]) for uid in page]
     states: dict[str, int] = dict(sorted(listed.states.items()))
     return shapes.JobsView(moment, len(uids), states, [job_shape(row, lens) for row in rows], listed.failed)
+
+
+def _promises(
+    state: ReadState, uids: Sequence[str], now: int, foreseen: Mapping[str, Projected] | None
+) -> dict[str, Promise]:
+    if foreseen is None:
+        return dict.fromkeys(uids, Promise(why="not_waiting"))
+    return promises_of(state, uids, now, foreseen=foreseen)
 
 
 def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
@@ -90,7 +100,8 @@ def start_shape(promise: Promise) -> shapes.StartView | None:
 def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
         acting: bool = True, foreseen: Mapping[str, Projected] | None = None, every: bool = False,
         ) -> shapes.WhyView:  # fmt: skip
-    """One job, or the job of a pod. ``foreseen``: the queues played forward already; ``every``: with small steps.
+    """One job, or the job of a pod. ``foreseen``: the queues played forward; None: no start is asked for. ``every``:
+    with small steps.
 
     Raises MissingError.
     """
@@ -103,7 +114,7 @@ def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind:
         raise MissingError(f"there is no job {key}, or none that you may see")
     told = story.of(pod.job.key if pod is not None else key, acting=acting, present=now)
     uid = told.ref.uid
-    promise = promises_of(state, (uid,), now, foreseen=foreseen)[uid]
+    promise = _promises(state, (uid,), now, foreseen)[uid]
     return shapes.WhyView(
         moment=moment,
         job=job_shape(row_of(state, uid, now, promise), lens),

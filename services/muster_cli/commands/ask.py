@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -10,18 +10,15 @@ from rich.text import Text
 
 from muster.model.language import listed, say
 from muster.model.text import counted
-from muster.serving.asking import ManifestError, ask, read_job
-from muster.serving.scope import EVERYTHING, Lens
 from muster.serving.supposed import AskView, Submission
-from muster.serving.views import moment_of
 from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
-from muster_cli.exits import USAGE, CliError
-from muster_cli.folding import read_at
 from muster_cli.manifests import read_manifests
-from muster_cli.meant import gateway_of
-from muster_cli.options import At, Document, GatewayOption
-from muster_cli.sources import Source
+from muster_cli.meant import answered
+from muster_cli.options import At, Document, GatewayOption, Source
 from muster_cli.textfiles import text_of
+
+if TYPE_CHECKING:
+    from muster_cli.gateway import Gateway
 
 
 async def ask_(
@@ -36,19 +33,17 @@ async def ask_(
     """Tell what a job would meet, before it is submitted."""
     out = Output()
     manifests = read_manifests(text_of(file), file)
-    try:
-        workloads = [read_job(manifest.body) for manifest in manifests]
-    except ManifestError as err:
-        raise CliError(f"{file}: {err}", USAGE) from err
-    async with gateway_of(through, source, at) as gateway:
-        if gateway is not None:
-            asked = [Submission(_placed(manifest.body, gateway.home)) for manifest in manifests]
-            answers = [await gateway.post("/api/v1/ask", question, AskView) for question in asked]
-        else:
-            read = await read_at(source, out, at)
-            now = max(read.present, read.state.now)
-            moment = moment_of(read.state, now, live=not at)
-            answers = [ask(read.state, Lens(EVERYTHING, read.state), moment, workload, now) for workload in workloads]
+
+    async def ask(gateway: Gateway) -> list[AskView]:
+        asked = [Submission(_placed(manifest.body, gateway.home)) for manifest in manifests]
+        return [await gateway.post("/api/v1/ask", question, AskView) for question in asked]
+
+    async def read() -> list[AskView]:
+        from muster_cli.asking import asked
+
+        return await asked(source, out, at, file, manifests)
+
+    answers = await answered(through, source, at, ask, read)
     if output == "text":
         for answer in answers:
             out.lines(ask_lines(answer))

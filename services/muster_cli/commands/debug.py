@@ -17,10 +17,10 @@ from muster_cli.commands.replay import known_stage
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, OK, VIOLATED, CliError
 from muster_cli.folding import newest_kept
-from muster_cli.options import Document
+from muster_cli.options import Document, Source
 from muster_cli.positions import Bookmark, mark, until
 from muster_cli.render.states import step_lines, step_record
-from muster_cli.sources import Feed, Source, source_of
+from muster_cli.sources import Feed, source_of
 
 
 async def debug(

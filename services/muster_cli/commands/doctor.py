@@ -19,7 +19,6 @@ from muster.runtime.config import ConfigError, load
 from muster.runtime.pairing import PATIENCE_S, recorded_cluster
 from muster.runtime.witness import CellRecord, RecordRefusedError, lacking
 from muster_cli.api import Api, api_of, mismatch, real_api
-from muster_cli.attacks import attack_findings
 from muster_cli.buschecks import bus_findings
 from muster_cli.clusterchecks import cluster_findings
 from muster_cli.console import Output
@@ -139,6 +138,8 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
 
 async def _attack(cluster: ClusterOption, user: str, groups: tuple[str, ...], namespace: str) -> list[Finding]:
     """Attempts of a user to pass by the queue."""
+    from muster_cli.attacks import attack_findings
+
     try:
         async with api_of(cluster) as api:
             leaf = await foreign_leaf(api.transport, namespace) if api is not None and not api.simulated else ""

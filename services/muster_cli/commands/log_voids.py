@@ -12,8 +12,8 @@ from muster.model.language import say
 from muster.model.text import clean, counted, moment, shorten
 from muster.told.wording import problems
 from muster_cli.console import GOOD, Output, styled
-from muster_cli.options import Document
-from muster_cli.sources import Source, source_of
+from muster_cli.options import Document, Source
+from muster_cli.sources import source_of
 
 
 async def log_voids(*, source: Source | None = None, output: Document = "text") -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from muster.told.views.story import Story
-from muster_cli.commands.why import chosen, named
+from typing import TYPE_CHECKING
+
 from muster_cli.console import Output
-from muster_cli.folding import read_at
-from muster_cli.meant import gateway_of
-from muster_cli.options import At, Document, GatewayOption, Job
-from muster_cli.render.queuestories import Expected, expected, expecting, position_lines, position_record
-from muster_cli.sources import Source
+from muster_cli.meant import answered
+from muster_cli.named import named
+from muster_cli.options import At, Document, GatewayOption, Job, Source
+from muster_cli.render.queuestories import Expected, expecting, position_lines, position_record
+
+if TYPE_CHECKING:
+    from muster_cli.gateway import Gateway
 
 
 async def position(
@@ -24,18 +26,19 @@ async def position(
     """Show the position of a job in its queue, and its expected start."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    answer: Expected
-    async with gateway_of(through, source, at) as gateway:
-        if gateway is not None:
-            from muster_cli.gatewayquestions import job_of
 
-            asked = await job_of(gateway, kind, wanted)
-            answer = expecting(asked.story, asked.promise, asked.pace)
-        else:
-            read = await read_at(source, out, at)
-            story = Story(wanted, kind, read.state)
-            told = story.of(chosen(story, wanted), acting=read.acting, present=read.present)
-            answer = expected(told, read.state)
+    async def ask(gateway: Gateway) -> Expected:
+        from muster_cli.gatewayquestions import job_of
+
+        asked = await job_of(gateway, kind, wanted)
+        return expecting(asked.story, asked.promise, asked.pace)
+
+    async def read() -> Expected:
+        from muster_cli.expectation import expectation
+
+        return await expectation(source, out, at, kind, wanted)
+
+    answer = await answered(through, source, at, ask, read)
     if output == "text":
         out.lines(position_lines(answer, min(out.width, 110)))
     else:

@@ -6,12 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.serving.board import record
+from muster.serving.boards import record
 from muster_cli.commands.queue_tree import board_at, chosen
 from muster_cli.console import Output
-from muster_cli.options import At, Form, GatewayOption
+from muster_cli.options import At, Form, GatewayOption, Source
 from muster_cli.render.queues import list_lines
-from muster_cli.sources import Source
 
 
 async def queue_ls(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from muster.model.language import listed, say
-from muster.serving.board import Board, BoardNode, board_of, record
+from muster.serving.boards import Board, BoardNode, record
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.folding import read_at
-from muster_cli.meant import gateway_of
-from muster_cli.options import At, Form, GatewayOption
+from muster_cli.meant import answered
+from muster_cli.options import At, Form, GatewayOption, Source
 from muster_cli.render.queues import tree_lines
-from muster_cli.sources import Source
+
+if TYPE_CHECKING:
+    from muster_cli.gateway import Gateway
 
 
 async def queue_tree(
@@ -39,12 +40,19 @@ async def queue_tree(
 
 async def board_at(out: Output, at: str, source: Source | None, through: GatewayOption | None) -> Board:
     """The board of all queues, from the gateway or from the log."""
-    async with gateway_of(through, source, at) as gateway:
-        if gateway is None:
-            return board_of((await read_at(source, out, at, promising=False)).state)
-        from muster_cli.gatewayquestions import board_of as board_asked
 
-        return await board_asked(gateway)
+    async def ask(gateway: Gateway) -> Board:
+        from muster_cli.gatewayquestions import board_of
+
+        return await board_of(gateway)
+
+    async def read() -> Board:
+        from muster.serving.board import board_of
+        from muster_cli.folding import read_at
+
+        return board_of((await read_at(source, out, at, promising=False)).state)
+
+    return await answered(through, source, at, ask, read)
 
 
 def chosen(board: Board, under: str) -> list[BoardNode]:

@@ -14,12 +14,12 @@ from muster.runtime.replaying.replay import Replayer
 from muster.runtime.replaying.states import plain
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
-from muster_cli.options import Document
+from muster_cli.options import Document, Source
 from muster_cli.positions import LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.states import cell_lines, state_lines
 from muster_cli.render.verdicts import replay_lines, replay_record, written_by
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import source_of
 
 SORTER = "queue_sorter"
 

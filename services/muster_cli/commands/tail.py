@@ -16,6 +16,7 @@ from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import EventFilter
 from muster_cli.folding import newest_kept
 from muster_cli.options import Bus
+from muster_cli.positions import Bookmark, reached
 from muster_cli.reading import LogReading, followed, locate, opened, tell_which
 from muster_cli.render.events import EventLines, record
 
@@ -48,7 +49,10 @@ async def tail(
     async with opened(place, patient=follow) as reading:
         out, chosen = Output(), EventFilter(job=job, queue=queue)
         tell_which(out, place)
-        first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
+        last = await reading.log.end()
+        first = since if since is not None else max(1, last - LAST_SHOWN + 1)
+        if first > last + 1:  # The next one may be waited for.
+            reached(Bookmark(seq=first), "--since", last, await reading.log.time())
         printer = _Printer(out, reading.log, chosen, output)
         after = await _begun(reading, printer, chosen, first)
         async with contextlib.aclosing(followed(reading, after)) as stream:

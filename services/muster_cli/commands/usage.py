@@ -17,10 +17,11 @@ from muster.told.readmodel.usage import by as added_by
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.folding import begun, read_feed
+from muster_cli.options import Source
 from muster_cli.positions import Bookmark, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.usages import UsageTable, record, usage_lines
-from muster_cli.sources import Feed, Source, source_of
+from muster_cli.sources import Feed, source_of
 
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 FOREVER = 1 << 60

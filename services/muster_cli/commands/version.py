@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from importlib import metadata
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -40,6 +39,8 @@ def version(
 
 
 def _installed(name: str) -> str:
+    from importlib import metadata  # `doctor` asks for one version alone.
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -16,13 +16,14 @@ from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
 from muster.told.views.story import Story
 from muster.told.wording import jobs
-from muster_cli.commands.why import chosen, named
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, OK, TIMED_OUT, USAGE, CliError
 from muster_cli.following import Present
+from muster_cli.named import named
 from muster_cli.options import Bus
 from muster_cli.positions import span_of
 from muster_cli.reading import locate, opened, tell_which
+from muster_cli.telling import chosen
 
 Goal = Literal["started", "finished"]
 

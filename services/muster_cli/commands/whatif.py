@@ -29,11 +29,11 @@ from muster.tracesim.runner import MUSTER, Options, Result
 from muster.tracesim.runner import simulate as run_simulation
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
-from muster_cli.options import Document, pair
+from muster_cli.options import Document, Source, pair
 from muster_cli.positions import window
 from muster_cli.quotafiles import read_trees
 from muster_cli.render.simulations import contrast_lines
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import source_of
 from muster_cli.waitbar import counting
 
 MOST_NODES = 10_000

@@ -34,7 +34,7 @@ from muster.runtime.clock import SystemClock, WarpedClock
 from muster.runtime.config import Config, load
 from muster.runtime.process import Process
 from muster.telemetry import logs
-from muster.told.views.narrator import NarratedEvent
+from muster.told.views.tellings import NarratedEvent
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import BAD, DIM, Output, styled
 from muster_cli.exits import FAILED, OK
@@ -141,7 +141,7 @@ class Session:
             return
         registration = Registration()
         stack.callback(registration.close)
-        registration.publish(self._instance(home, server, config, cluster, began))
+        registration.publish(self._instance(home, server, config, cluster, services.dashboard_url, began))
         facts = await self._facts(home, server, services, cluster, after, self._system.now() - began)
         self._greet(facts)
         lines = LiveLines(clock.now(), acting=wishes.acting, width=self._width())
@@ -206,7 +206,13 @@ class Session:
         return reach
 
     def _instance(
-        self, home: Home, server: EmbeddedServer, config: Config, cluster: LocalCluster | None, began: int
+        self,
+        home: Home,
+        server: EmbeddedServer,
+        config: Config,
+        cluster: LocalCluster | None,
+        gateway: str,
+        began: int,
     ) -> Instance:
         return Instance(
             pid=os.getpid(),
@@ -219,6 +225,7 @@ class Session:
             simulated=cluster is not None,
             kubeconfig=str(home.kubeconfig) if cluster is not None else self.wishes.kubeconfig,
             context=CONTEXT if cluster is not None else self.wishes.context,
+            gateway=gateway,
         )
 
     async def _facts(

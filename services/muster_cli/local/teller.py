@@ -14,7 +14,8 @@ from muster.model.language import say
 from muster.model.text import lower
 from muster.ports import LogGoneError, LogSealedError
 from muster.told.status.statuses import job_status
-from muster.told.views.narrator import NarratedEvent, Narrator
+from muster.told.views.narrator import Narrator
+from muster.told.views.tellings import NarratedEvent
 from muster.told.wording import explain, jobs
 
 AGAIN_S = 0.5

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from muster.model.language import say
 from muster.model.text import instant
-from muster.told.views.gangstory import GangTale
-from muster.told.views.story import StoryEntry
+from muster.told.views.tellings import GangTale, StoryEntry
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled, wrapped
 from muster_cli.render.why import happening_lines
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from rich.text import Text
 
 from muster.core.objects.meta import rfc3339
 from muster.model.language import english, say
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
-from muster.serving.joblist import ENDED, JobRow
+from muster.serving.jobrows import ENDED, JobRow
 from muster.told.codes.codetable import CODES
 from muster.told.wording import explain
 from muster_cli.console import DIM, STRONG, TONES, columns
@@ -48,15 +47,6 @@ PHASES = {
     "finished": "finished",
     "gone": "gone",
 }
-
-
-class ListedJobs(Struct, frozen=True):
-    """The jobs that were asked for. ``known``: how many there are in all."""
-
-    rows: list[JobRow]
-    now: int
-    seq: int
-    known: int
 
 
 def state_of(row: JobRow) -> str:

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from muster.model.language import say
-from muster.told.views.narrator import NarratedEvent
+from muster.told.views.tellings import NarratedEvent
 from muster_cli.console import DIM, STRONG, WORDS, padded, styled, wrapped
 
 WORD_WIDTH = 12

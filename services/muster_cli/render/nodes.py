@@ -11,7 +11,7 @@ from muster.model.quota import is_device
 from muster.model.resources import format_quantity, parse_quantity
 from muster.model.text import counted, shorten
 from muster.serving.shapes import NodesView, NodeView
-from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled
+from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled, wrapped
 
 ALWAYS = ("cpu", "memory")
 HOLDERS = 3
@@ -26,7 +26,17 @@ def node_lines(view: NodesView, *, wide: bool = False, width: int = 200) -> list
     for node in view.nodes:
         cells = [_free(node, name) for name in names]
         rows.append([styled((node.name, STRONG)), _state(node), *cells, _holders(node, all_of_them=wide)])
-    return [*(column[:width] for column in columns(rows)), Text(), *_sums(view, names)]
+    return [*_fitting(rows, width), Text(), *_sums(view, names)]
+
+
+def _fitting(rows: Sequence[Sequence[Text | str]], width: int) -> list[Text]:
+    """The table; where a line is too long, the jobs of a node below its line."""
+    table = columns(rows)
+    if all(line.cell_len <= width for line in table):
+        return table
+    narrow = columns([row[:-1] for row in rows])
+    below = [[Text(f"  {part}") for part in wrapped(str(row[-1]), max(20, width - 2))] for row in rows[1:]]
+    return [narrow[0], *(line for node, jobs in zip(narrow[1:], below, strict=True) for line in (node, *jobs))]
 
 
 def _title(resource: str) -> str:

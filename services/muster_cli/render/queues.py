@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.core.quota.trees.treesource import ROOT
 from muster.model.language import listed, say
-from muster.model.quota import KAI_ROOT
+from muster.model.quota import KAI_ROOT, ROOT
 from muster.model.resources import format_part, format_quantity, format_vector
 from muster.model.text import counted, moment
-from muster.serving.board import Amount, Board, BoardNode
+from muster.serving.boards import Amount, Board, BoardNode
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20

@@ -12,12 +12,8 @@ from muster.core.learned import Estimate
 from muster.model.language import listed, say
 from muster.model.text import counted, instant, moment, shorten, span
 from muster.serving.promises import promise_record
-from muster.serving.views import pace_of
 from muster.told.codes.values import Promise
-from muster.told.readmodel.readstate import ReadState
-from muster.told.status.statuses import promise_of
-from muster.told.views.queuestory import QueueTale
-from muster.told.views.story import JobStory
+from muster.told.views.tellings import JobStory, QueueTale
 from muster.told.wording import queuewords
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, padded, styled, wrapped
 
@@ -36,11 +32,6 @@ class Expected(Struct, frozen=True):
     promise: Promise
     estimate: Estimate
     why: str = ""
-
-
-def expected(story: JobStory, state: ReadState) -> Expected:
-    """The promise, and the estimate that fits the status of a job."""
-    return expecting(story, promise_of(state, story.ref.uid, story.now), pace_of(story, state))
 
 
 def expecting(story: JobStory, promise: Promise, pace: Estimate | None) -> Expected:

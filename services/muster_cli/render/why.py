@@ -12,7 +12,7 @@ from rich.text import Text
 from muster.model.language import say
 from muster.model.text import counted, instant, moment, span
 from muster.told.codes.codetable import CODES
-from muster.told.views.story import JobStory, Standing, StoryEntry
+from muster.told.views.tellings import JobStory, Standing, StoryEntry
 from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, padded, styled, wrapped
 
 WORD_WIDTH = 12

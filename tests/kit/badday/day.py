@@ -107,8 +107,17 @@ class Day:
                 await self.stream.sweep()
                 if time.monotonic() < self._lost_until:
                     self._grounds.update(self.stream.founded)
-                self.judge.judge_stream(self.stream, self._grounds.__contains__)
+                self.judge.judge_stream(self.stream, self._had_ground)
             await asyncio.sleep(1.0)
+
+    def _had_ground(self, generation: int) -> bool:
+        """Commits may have been lost, or a server never got the generation before: it has another history of NATS, and
+        NATS forgets the stream where it comes to lead.
+        """
+        have = [server.has(self.stream.name(generation - 1)) for server in self.nats.servers]
+        if any(have) and not all(have):
+            self._grounds.add(generation)
+        return generation in self._grounds
 
     async def _tick(self) -> None:
         while True:
@@ -148,11 +157,12 @@ class Day:
 
     async def _no_copy(self, name: str, stream: str) -> None:
         """A server goes without the log: doctor names it, and its way out is taken once."""
-        found = [line for line in await self.doctor.ask() if name in line and f"no copy of {stream}" in line]
+        told = await self.doctor.ask()
+        found = [line for line in told if name in line and f"no copy of {stream}" in line]
         if found and "first what is said of" in found[0]:
             return
         if not found or (name, stream) in self._emptied:
-            self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {found}", name)
+            self.judge.tell(UNWHOLE, f"{name} does not have {stream} for {COPIES_S:.0f} s; doctor: {told[:3]}", name)
             return
         self._emptied.add((name, stream))
         self.say(f"emptied: {found[0][:200]}")

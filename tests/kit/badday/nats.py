@@ -150,6 +150,10 @@ class Server:
         streams = [each for account in said.get("account_details") or () for each in account.get("stream_detail") or ()]
         return {each["name"]: each for each in streams}
 
+    def has(self, stream: str) -> bool:
+        """Whether its store has a stream."""
+        return any(self.store.glob(f"**/{stream}"))
+
     def blocks(self, stream: str) -> list[Path]:
         """The files that hold the messages of a stream, the oldest first."""
         return sorted(self.store.glob(f"**/{stream}/msgs/*.blk"), key=lambda block: int(block.stem))

@@ -111,7 +111,10 @@ class Stream:
 
     async def newest(self) -> str:
         """The name of the stream of the newest generation that was seen."""
-        return f"MUSTER_LOG_main_{max(self.digests, default=1)}"
+        return self.name(max(self.digests, default=1))
+
+    def name(self, generation: int) -> str:
+        return f"MUSTER_LOG_main_{generation}"
 
     async def look(self) -> None:
         """Read what is new. Raises Unanswered."""
@@ -122,7 +125,7 @@ class Stream:
         self.answered_at = time.monotonic()
 
     async def _look_at(self, generation: int) -> None:
-        info = await self.ask(f"STREAM.INFO.MUSTER_LOG_main_{generation}")
+        info = await self.ask(f"STREAM.INFO.{self.name(generation)}")
         state = info["state"]
         if info["config"].get("sealed"):
             self.sealed.add(generation)

@@ -20,7 +20,8 @@ from muster.events.envelope import Stored
 from muster.events.system import TimeReached
 from muster.runtime.logkeeping.logfile import LogFileError
 from muster.runtime.replaying.replay import Divergence, replay
-from muster.told.views.narrator import NarratedEvent, Narrator
+from muster.told.views.narrator import Narrator
+from muster.told.views.tellings import NarratedEvent
 
 WIDTH = 240
 """Of a line about the state, which may hold all of it."""

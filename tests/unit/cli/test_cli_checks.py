@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from kit.story import quota_tree
-from muster.bus.log import LogUsage
+from muster.bus.shares import LogUsage
 from muster.core.reading.watched import WATCHED
 from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.model import api

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.bus.log import LogUsage
+from muster.bus.shares import LogUsage
 from muster.runtime.endings import ProcessEnd
 from muster_cli.endchecks import end_findings
 from muster_cli.state import CellState, Lead

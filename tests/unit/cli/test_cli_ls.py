@@ -10,7 +10,8 @@ from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
 from muster.runtime.logkeeping.snapshotting import encode_state
-from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row
+from muster.serving.joblist import job_rows
+from muster.serving.jobrows import JobFilter, JobRow, record_of_row
 from muster.serving.promises import promise_record
 from muster.told.codes.values import Promise
 from muster.told.readmodel.model import ReadModel

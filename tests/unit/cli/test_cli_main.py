@@ -148,8 +148,16 @@ def test_help_needs_nothing_slow() -> None:
         assert not loaded & (forbidden | more), tokens
 
 
-@pytest.mark.parametrize("command", ["why", "position", "ls", "tail", "queue_ls", "doctor"])
-def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(command: str) -> None:
+@pytest.mark.parametrize("command", ["why", "position", "ls", "story", "nodes", "queue_tree", "queue_ls", "ask"])
+def test_a_question_imports_neither_log_nor_read_model_before_it_knows_who_answers(command: str) -> None:
+    code = f"import sys, muster_cli.commands.{command}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = ("nats", "aiohttp", "muster.bus", "muster.core.stage", "muster.events.envelope", "muster.told.readmodel")
+    assert [name for name in done.stdout.split() if name.startswith(slow)] == []
+
+
+@pytest.mark.parametrize("command", ["tail", "usage", "doctor"])
+def test_a_reader_of_the_log_imports_no_web_client_and_no_stage_that_it_does_not_fold(command: str) -> None:
     code = f"import sys, muster_cli.commands.{command}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
@@ -163,10 +171,10 @@ def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(com
     [
         ("main:run", ["--help"], 100),
         ("completing:proposed", ["ls", "--st"], 110),
-        ("main:run", ["ls", "--log", "none"], 521),
-        ("main:run", ["why", "x", "--log", "none"], 540),
-        ("main:run", ["queue", "tree", "--log", "none"], 535),
-        ("main:run", ["doctor", "--url", "none"], 620),
+        ("main:run", ["ls", "--log", "none"], 484),
+        ("main:run", ["why", "x", "--log", "none"], 505),
+        ("main:run", ["queue", "tree", "--log", "none"], 495),
+        ("main:run", ["doctor", "--url", "none"], 583),
     ],
     ids=lambda value: str(value),
 )

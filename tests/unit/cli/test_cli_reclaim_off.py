@@ -5,7 +5,8 @@ from __future__ import annotations
 from kit import facts
 from kit.scenes import Scene
 from muster.core.stage import Folder
-from muster.serving.board import board_of, off_in, record
+from muster.serving.board import board_of, off_in
+from muster.serving.boards import record
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.wording.queuewords import reclaim_off

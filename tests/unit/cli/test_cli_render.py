@@ -14,9 +14,10 @@ from muster.events.facts import SyncStarted
 from muster.events.system import Genesis
 from muster.model.keys import Ref
 from muster.runtime.replaying.replay import Divergence, ReplayReport, replay
-from muster.serving import board
-from muster.told.views.narrator import NarratedEvent, Narrator
-from muster_cli import findings, invariants
+from muster.serving import board, boards
+from muster.told.views.narrator import Narrator
+from muster.told.views.tellings import NarratedEvent
+from muster_cli import expectation, findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import EventFilter
 from muster_cli.findings import Finding
@@ -56,7 +57,7 @@ def test_the_board_counts_and_finds_the_head(busy: board.Board) -> None:
     assert head is not None
     assert (head.job, head.code) == ("video/one", "InsufficientQuota")
     assert nodes["root/algorithm"].head is None
-    record = board.record(busy, [nodes["root/algorithm/text"]])
+    record = boards.record(busy, [nodes["root/algorithm/text"]])
     assert record["queues"][0]["used"] == {"cpu": "4", "memory": "1G", "nvidia.com/gpu": "0"}
     assert record["queues"][0]["min"]["cpu"] == "8"
 
@@ -418,5 +419,5 @@ def test_a_story_and_a_position_are_readable_at_sixty_columns() -> None:
     assert "muster.dev/machines" not in " ".join(narrow), "what no quota limits is not listed"
     assert "1 refusal" in " ".join(line.strip() for line in narrow)
     assert any("Insufficient quota(cpu)" in line for line in plain(queuestories.tale_lines(tale)))
-    found = queuestories.expected(story.of("video/one"), story.state)
+    found = expectation.expected(story.of("video/one"), story.state)
     assert all(len(line) <= 60 for line in plain(queuestories.position_lines(found, 60)))

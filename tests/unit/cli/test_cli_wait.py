@@ -9,14 +9,15 @@ from kit.scenario import Play
 from muster.core.stage import Folder
 from muster.events.facts import WorkloadFinished
 from muster.model.workload import Origin
-from muster.serving.joblist import JobFilter, job_rows
+from muster.serving.joblist import job_rows
+from muster.serving.jobrows import JobFilter
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.readmodel.touched import Touched
-from muster_cli.commands.ls import ChangedJobs
 from muster_cli.commands.wait import AwaitedJobs, ending, uid_of
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.jobwatch import ChangedJobs
 from muster_cli.main import run
 
 ONE, TWO = "uid-video-one", "uid-video-two"

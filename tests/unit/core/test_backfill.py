@@ -14,7 +14,8 @@ from muster.core.quota.demand import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
-from muster.told.views.story import JobStory, Story
+from muster.told.views.story import Story
+from muster.told.views.tellings import JobStory
 
 BEGAN = 1_000_000
 """Log time (ms) at which a bench begins."""

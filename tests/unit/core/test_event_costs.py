@@ -161,6 +161,50 @@ def test_an_order_costs_the_same_however_many_claims_are_in_force() -> None:
     assert many < 1.05 * few, (few, many)
 
 
+def lent(queues: int, *, placed: bool) -> Bench:
+    """Every queue but the first uses its guarantee; the last uses that of the first as well."""
+    bench = Bench(check=False)
+    if placed:
+        bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**12)])
+        bench.facts(nodes.node("n", cpu=4 * queues, pods=10_000))
+    own, whole = {"memory": "4G"}, {"memory": f"{4 * queues}G", "cpu": 10**6}
+    leaves = tuple(facts.node(f"q{index}", own, whole, (f"q{index}",)) for index in range(queues))
+    bench.facts(facts.tree(facts.node("root", whole, whole, children=leaves)))
+    bench.synced()
+    bench.settle()
+    start(bench, [pod_of(f"running-{index}", f"q{index}", 4 * GB) for index in range(1, queues)])
+    start(bench, [pod_of("borrows", f"q{queues - 1}", 4 * GB)])
+    return bench
+
+
+def pod_of(name: str, queue: str, memory: int) -> Workload:
+    need = {"cpu": 1000, "memory": memory}
+    return facts.job(name, queue, need={"ack": need, "full": need}, pod_sets=(PodSet("main", 1, {"cpu": 1000}),))
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_victims_are_sought_where_more_than_the_guarantee_is_used_however_many_queues_use_theirs(placed: bool) -> None:
+    def reclaimed(queues: int) -> int:
+        bench = lent(queues, placed=placed)
+        come(bench, [pod_of("larger-than-owed", "q0", 5 * GB)])
+        count = calls(lambda: come(bench, [pod_of("owed", "q0", 3 * GB)]))
+        [order] = bench.happened(EvictionOrdered)
+        assert [victim.ref.name for victim in order.victims] == ["borrows"]
+        return count
+
+    few, many = reclaimed(50), reclaimed(500)
+    assert many < few + 10 * (500 - 50), (few, many)
+
+
+def test_of_a_queue_with_a_claim_those_are_passed_at_a_glance_that_its_guarantee_does_not_cover_beside() -> None:
+    bench = lent(10, placed=False)
+    come(bench, [pod_of("owed", "q0", 3 * GB)])
+    assert len(bench.happened(EvictionOrdered)) == 1
+    come(bench, [pod_of(f"waiting-{at}", "q0", 2 * GB + at) for at in range(50)])
+    looked = [*claimants._may_be_owed(bench.states["preemptor"], "root/q0")]
+    assert len(looked) == 1, looked  # The shape of the claimant itself, whose claim may yet fall short.
+
+
 def test_what_is_asked_beyond_a_share_or_for_just_it_divides_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, divided, divide = full(5, 5, 0, of_kai=16), list[str](), dividing.fair_shares
 

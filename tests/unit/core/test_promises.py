@@ -259,7 +259,7 @@ def opened(state: ReadState) -> list[str]:
     return [uid.rpartition("-")[2] for known in state.promises.classes.values() for uid in known.open]
 
 
-def asked(scene: Scene, name: str, *, waits: int = promises.ENOUGH_WAITS) -> Promise:
+def asked(scene: Scene, name: str, *, waits: int = learned.ENOUGH_WAITS) -> Promise:
     """What is promised where so many waits ended as they were projected."""
     state = read(scene)
     for _ in range(waits):

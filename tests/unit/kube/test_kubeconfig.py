@@ -104,8 +104,9 @@ def test_cluster_without_a_server_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd"
     path.write_text(text)
-    with pytest.raises(KubeConfigError, match=rf"cannot read kubeconfig {path}"):
+    with pytest.raises(KubeConfigError, match=rf"cannot read kubeconfig {path}") as refused:
         read([path])
+    assert "\n" not in str(refused.value)
 
 
 def test_empty_file_has_no_contexts(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """What one stage may write of a log in ten minutes: at which growth it is looked into, closed, and open again."""
 
-from muster.bus.shares import Filled
+from muster.bus.shares import LogUsage
 from muster.runtime.logkeeping.budget import WINDOW_S, Budget
 
 
-def filled(size: int, *closed: str) -> Filled:
-    return Filled(last_seq=size, bytes=size, max_bytes=1000, closed=closed)
+def filled(size: int, *closed: str) -> LogUsage:
+    return LogUsage(last_seq=size, messages=size, bytes=size, max_bytes=1000, broker_ms=0, closed=closed)
 
 
 def test_what_all_write_within_the_limit_of_one_is_not_looked_into() -> None:

@@ -27,8 +27,7 @@ from muster_cli.commands.queue_tree import queue_tree
 from muster_cli.commands.story import story
 from muster_cli.commands.why import why
 from muster_cli.exits import FAILED, FORBIDDEN, NOT_FOUND, USAGE, CliError
-from muster_cli.options import GatewayOption
-from muster_cli.sources import Source
+from muster_cli.options import GatewayOption, Source
 
 HISTORIES = REPOSITORY / "tests/histories"
 LOGS = (

@@ -10,8 +10,9 @@ from kit.scenes import Scene
 from muster.events.facts import NodeObserved, PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import NodeState, PodState
-from muster.told.views.gangstory import GangTale, gang_tale, gangs_named
+from muster.told.views.gangstory import gang_tale, gangs_named
 from muster.told.views.narrator import Narrator
+from muster.told.views.tellings import GangTale
 from muster_cli.render.live import LiveLines
 
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "train", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}

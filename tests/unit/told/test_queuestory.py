@@ -3,8 +3,9 @@
 import pytest
 
 from kit.scenario import Play
-from muster.told.views.queuestory import QueueStory, QueueTale
+from muster.told.views.queuestory import QueueStory
 from muster.told.views.story import Story
+from muster.told.views.tellings import QueueTale
 
 LINES = (
     "tree", "synced", "job two", "job text/other", "time +60s", "job one", "job three prio=5", "time +60s",

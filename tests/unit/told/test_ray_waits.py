@@ -20,7 +20,8 @@ from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.raywaits import ray_waits
 from muster.told.views.gangstory import pods_named
-from muster.told.views.story import JobStory, Story
+from muster.told.views.story import Story
+from muster.told.views.tellings import JobStory
 from muster.told.wording import raywords
 from muster_cli.render.why import record, story_lines
 

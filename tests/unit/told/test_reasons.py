@@ -23,8 +23,9 @@ from muster.events.effects import EffectFailed
 from muster.events.registry import EVENT_TYPES
 from muster.model.problem import FieldProblem
 from muster.told.views.gangstory import gang_tale
-from muster.told.views.narrator import NarratedEvent, Narrator
+from muster.told.views.narrator import Narrator
 from muster.told.views.story import Story
+from muster.told.views.tellings import NarratedEvent
 from muster.told.wording import reasons as wording
 
 Key = tuple[str, str]

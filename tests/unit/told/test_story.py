@@ -8,7 +8,8 @@ from kit.scenes import Scene, claimed
 from kit.words import odd
 from muster.events.facts import ObjectUnreadable, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
-from muster.told.views.story import JobStory, Story
+from muster.told.views.story import Story
+from muster.told.views.tellings import JobStory
 
 BASE = ("tree", "synced")
 RUN = ("resumed one", "cluster one", "pod one 0", "pod one 1", "runs one")

@@ -81,22 +81,28 @@ def _in_question(state: PreemptorState) -> Mapping[str, None]:
 
 def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
     """The refused shapes within the amounts that a queue may be owed. For a guarantee: only shapes larger than the
-    quota free beside firm claims.
+    quota free beside firm claims, and within the guarantee beside these; to a claimant its own claim is free.
     """
-    ledger = state.queues.ledger
-    left = left_of(ledger, queue, chain_of(queue), ledger.leaving.extra)
+    ledger, jobs, book = state.queues.ledger, state.queues.jobs, state.queues.book
+    shares = ledger.by_shares(queue)
+    others = () if shares else (ledger.claims.promised.extra,)
+    left = left_of(ledger, queue, chain_of(queue), ledger.leaving.extra, *others)
     if left is None:
         return
-    if ledger.by_shares(queue):
+    if shares:
         yield from state.parked(queue, left)
         return
+    claiming = dict.fromkeys(jobs[uid].shape for uid in ledger.claims.of.get(queue, ()) if uid in jobs)
+    shapes = (shape for shape in map(book.shapes.get, claiming) if shape is not None and shape.queue == queue)
+    own = [shape for shape in shapes if state.is_parked(shape)]
     nodes = [ledger.nodes[path] for path in chain_of(queue) if path in ledger.nodes]
     free, plain = dict[str, int](), not (ledger.lends or ledger.shares.names)
     for node in nodes if plain else ():
         used, held = ledger.used.get(node.path, {}), ledger.claims.firm.extra.get(node.path, {})
         for name, most in node.limit.items():
             free[name] = min(free.get(name, UNBOUNDED), most - used.get(name, 0) - held.get(name, 0))
-    for shape in state.parked(queue, left):
+    rest = (shape for shape in state.parked(queue, left) if all(shape is not mine for mine in own))
+    for shape in (*own, *rest):
         for name, asked in counted(shape.demand).items():
             if asked and (not plain or asked > free.get(name, UNBOUNDED)):
                 yield shape

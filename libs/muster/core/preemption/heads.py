@@ -24,7 +24,7 @@ from muster.core.quota.ledger.idling import limit_of, paid_back_ms
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
-from muster.model.resources import Vector, add_into, total_of
+from muster.model.resources import Vector, add_into, summed, total_of
 
 # --- claims for age ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Heads(Struct):
                 if now.asks.get(name) and used.get(name, 0) + now.asks[name] > most:
                     self.full[queue] = None
         self.near.pop(queue, None)
-        left = left_of(queues.ledger, queue, (queue,), {}) if now is not None else None
+        left = left_of(queues.ledger, queue, (queue,)) if now is not None else None
         if left is not None and any(slot.asks[queue][0][0] <= left(slot.resource) for slot in _refused(queues, queue)):
             self.near[queue] = None
 
@@ -327,33 +327,33 @@ class Heads(Struct):
 
 
 def left_of(
-    ledger: Ledger, queue: str, paths: Collection[str], leaving: Mapping[str, Mapping[str, int]]
+    ledger: Ledger, queue: str, paths: Collection[str], *others: Mapping[str, Mapping[str, int]]
 ) -> Callable[[str], int] | None:
     """By resource, the most a job may ask for and be owed, at a glance; None where the queue is owed nothing.
 
-    The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``leaving``: amounts
-    of leaving jobs, negative.
+    The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``others``: amounts
+    that count beside the use, those of leaving jobs negative.
     """
     names = ledger.guaranteed.get(root_of(queue), _NOTHING)
 
-    def taken(path: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        return ledger.used.get(path, _NOTHING), leaving.get(path, _NOTHING)
+    def taken(path: str) -> Mapping[str, int]:
+        parts = [part[path] for part in others if path in part]
+        used = ledger.used.get(path, _NOTHING)
+        return summed((used, *parts)) if parts else used
 
     if ledger.by_shares(queue):
-        mine, (used, going) = ledger.fair.shares.get(queue, {}), taken(queue)
-        some = {name: divided.share.amount - used.get(name, 0) - going.get(name, 0) for name, divided in mine.items()}
+        mine, used = ledger.fair.shares.get(queue, {}), taken(queue)
+        some = {name: divided.share.amount - used.get(name, 0) for name, divided in mine.items()}
         return (lambda name: some.get(name, UNBOUNDED)) if some and min(some.values()) >= 0 else None
     # At the root there is no outside to claim from.
     inner = [path for path in chain_of(queue) if path in paths and "/" in path and path in ledger.nodes]
-    giving = [(ledger.nodes[path].owes, *taken(path)) for path in inner]
+    giving = [(ledger.nodes[path].owes, taken(path)) for path in inner]
 
     def guaranteed(name: str) -> int:
         if name not in names:
             return UNBOUNDED
         parts = (name, total_of(name)) if "@" in name else (name,)  # The rest of a total is for any flavor.
-        rests = [
-            least.get(one, 0) - used.get(one, 0) - going.get(one, 0) for least, used, going in giving for one in parts
-        ]
+        rests = [least.get(one, 0) - used.get(one, 0) for least, used in giving for one in parts]
         return max(rests, default=-1)
 
     return guaranteed

@@ -26,23 +26,19 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from muster.core.learned import Durations
+from muster.core.learned import ENOUGH_WAITS, KEPT_PERCENT, Durations
 from muster.core.promising.projection import Projection
 from muster.core.queueing.queues import Queues
 
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-KEPT_PERCENT = 90
-"""How many of a hundred promises are to be kept."""
 UNIT = 1024
 """Scores for a doubling of the wait."""
 WIDTH = 64
 """Scores in a class of the histogram."""
 REMEMBERED = 300
 """The total at which all counts are halved."""
-ENOUGH_WAITS = 20
-"""The fewest ended waits for a promise."""
 FLOOR_MS = 60_000
 """Added to both waits of a comparison: a few seconds more or less do not matter."""
 MILLION = 1_000_000

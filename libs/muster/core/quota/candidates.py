@@ -357,6 +357,10 @@ class GivingRules(Struct, frozen=True):
         """Whether the rules consider work of a queue."""
         return True
 
+    def in_question(self, leaves: Iterable[str], search: Search) -> Iterator[str]:
+        """The queues among ``leaves`` with work that may give; a glance rules out others that the rules consider."""
+        return filter(self.asks, leaves)
+
     def turn(self, leaf: str, search: Search) -> Turn:
         """The turn of a queue to give, the least first; at equal turns the order of runs decides."""
         return ()

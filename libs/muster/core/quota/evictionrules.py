@@ -14,7 +14,7 @@ comparison covers the resources of the claimant and of the victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import field
@@ -28,7 +28,7 @@ from muster.events.claims import PlanObjection
 from muster.model.demand import Demand
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
-from muster.model.resources import EVERYTHING
+from muster.model.resources import EVERYTHING, summed
 
 # --- between KAI queues -----------------------------------------------------------------------------------------------
 
@@ -322,6 +322,27 @@ def _above(giver: Giver, uid: str, name: str, sides: Sequence[str], search: Sear
     return not least.get(leaf) or amount > least[leaf] or search.upto(uid, leaf, name) > least[leaf]
 
 
+def borrowing(leaves: Iterable[str], search: Search, level: str) -> Iterator[str]:
+    """The leaves where ``may_go`` may allow a job, at a glance: they use more than their guarantee of a resource of
+    which ``level`` guarantees what the claimant asks for. With further victims gone no other leaf does.
+    """
+    ledger, mine = search.ledger, chain_of(search.queue)
+    nodes, owes, asked = ledger.nodes, ledger.nodes[level].owes, search.demand.request
+    names = [name for name in asked if "@" in name or search.total(level, name) + asked[name] <= owes.get(name, 0)]
+    used, others = ledger.used, (search.gone.extra, search.basis.held.extra)
+    for leaf in leaves:
+        here, least = used.get(leaf, {}), nodes[leaf].guaranteed if leaf in nodes else {}
+        if leaf in others[0] or leaf in others[1]:
+            here = summed((here, *[other[leaf] for other in others if leaf in other]))
+        for name in names:
+            if here.get(name, 0) > least.get(name, 0):
+                yield leaf
+                break
+        else:
+            if leaf in mine:
+                yield leaf
+
+
 class OfGuarantee(GivingRules, frozen=True):
     """Queues above their guarantee give to a claimant that a guarantee covers."""
 
@@ -342,6 +363,9 @@ class OfGuarantee(GivingRules, frozen=True):
 
     def asks(self, leaf: str) -> bool:
         return self.level not in chain_of(leaf) and root_of(leaf) == root_of(self.queue)
+
+    def in_question(self, leaves: Iterable[str], search: Search) -> Iterator[str]:
+        return filter(self.asks, borrowing(leaves, search, self.level))
 
     def gives(self, giver: Giver, uid: str, search: Search) -> bool:
         return may_go(giver, uid, search, self.level)

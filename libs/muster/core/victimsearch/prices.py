@@ -136,6 +136,11 @@ class Prices:
                     alike.add(leaf, run, counted(self._begun.giver(run.uid).demand))
         return alike
 
+    @cached_property
+    def giving(self) -> list[str]:
+        """The queues with jobs that may give."""
+        return [*self._judge.in_question(self._candidates.runs, self._begun)]
+
     def run(self, uid: str) -> Run | None:
         """The run of a candidate; None for a job outside of the candidates."""
         run = self.runs.get(uid) or self._alike.runs.get(uid)
@@ -187,8 +192,9 @@ class Prices:
         """The rank of a job that may only move. Priority keeps no job in its place, so the job ranks with the first
         candidate.
         """
-        runs = ((leaf, runs[0]) for leaf, runs in self._candidates.runs.items() if runs and self._judge.asks(leaf))
-        return min((self._rank(self._turn(leaf), run) for leaf, run in runs), default=LEAST)
+        runs, wide = self._candidates.runs, self._candidates.most or self._judge.unlocks
+        leaves = filter(self._judge.asks, runs) if wide else self.giving  # Other jobs that give nothing are no victims.
+        return min((self._rank(self._turn(leaf), runs[leaf][0]) for leaf in leaves if runs[leaf]), default=LEAST)
 
     def for_each(self, uid: str) -> tuple[Rank, int]:
         """The rank, and the lost work for each freed unit."""
@@ -227,9 +233,9 @@ class Prices:
         while later:
             yield self._alone(heappop(later)[1])
 
-    def least_lost_first(self, most: Rank) -> Iterator[str]:
-        """The candidates up to a rank, by lost work. The rank of a candidate is computed only on the
-        candidate's turn.
+    def least_lost_first(self, most: Rank, may: Callable[[str], bool]) -> Iterator[str]:
+        """The candidates up to a rank that may be chosen, by lost work. The rank of a candidate is computed only on
+        the candidate's turn.
         """
         heap: list[tuple[int, bool, Any, int, int, Sequence[Run]]]
         heap = [(self.lost(lot[0].uid), False, (), at, 0, lot) for at, lot in enumerate(self._lots())]
@@ -237,10 +243,11 @@ class Prices:
         while heap:
             lost, ranked, _, at, place, lot = heap[0]
             uid = lot[place].uid
-            if not ranked and (place or self._early(uid)[0] <= most):
+            left_out = not ranked and not may(uid)
+            if not ranked and not left_out and (place or self._early(uid)[0] <= most):
                 heapreplace(heap, (lost, True, self.dear(uid)[2], at, place, lot))
                 continue
-            if ranked and place + 1 < len(lot):
+            if (ranked or left_out) and place + 1 < len(lot):
                 heapreplace(heap, (self.lost(lot[place + 1].uid), False, (), at, place + 1, lot))
             else:
                 heappop(heap)
@@ -256,9 +263,9 @@ class Prices:
         return (levels, priority, False), lost, run
 
     def _lots(self) -> Iterator[Sequence[Run]]:
-        for leaf, lots in self._alike.lots.items():
-            if self._candidates.most or self._judge.asks(leaf):
-                yield from lots.values()
+        lots = self._alike.lots
+        for leaf in lots if self._candidates.most else self.giving:
+            yield from lots[leaf].values() if leaf in lots else ()
 
     def _early_first(self) -> Iterator[tuple[Dear, str]]:
         """The candidates by rank and lost work, without "last among equals"."""

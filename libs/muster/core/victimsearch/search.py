@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from heapq import heappop, heappush
 from itertools import islice, takewhile, tee
 
@@ -218,7 +218,8 @@ class _Planner:
         """The search with every possible victim gone."""
         if self.all is None:
             runs, none_gone = self.candidates.runs, self.begun.copied()
-            uids = [run.uid for leaf in runs if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
+            leaves = runs if self.moves or self.judge.unlocks else self.prices.giving
+            uids = [run.uid for leaf in leaves if self.moves or self.judge.asks(leaf) for run in runs[leaf]]
             self.all = self.begun.copied()
             for uid in uids:
                 unlocked = self.judge.unlocks and self.may(uid) and self.judge.asks(self.begun.giver(uid).queue)
@@ -326,9 +327,9 @@ class _Planner:
 
     def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
         """The runs of each possible queue below the node with the shortfall."""
-        for leaf, runs in self.candidates.runs.items():
-            if short.path in chain_of(leaf) and self.judge.asks(leaf):
-                yield leaf, runs
+        for leaf in self.prices.giving:
+            if short.path in chain_of(leaf):
+                yield leaf, self.candidates.runs[leaf]
 
     # --- by nodes -------------------------------------------------------------------------------------------------
 
@@ -473,10 +474,12 @@ class _Planner:
 
     def _improved(self, search: Search) -> Search:
         """The search with cheaper victims in place of the dearest: one job that is enough with some of the rest, or as
-        many of the cheapest jobs as needed.
+        many of the cheapest jobs as needed. Where nothing is lost, nothing is cheaper.
         """
-        none_gone, runs = self.begun.copied(), self.prices.least_lost_first(self.prices.cost(search.chosen).rank)
-        cheap, others = tee(islice((uid for uid in runs if self._may_give(none_gone, uid)), MAX_OTHERS))
+        if not self.prices.price(search.chosen):
+            return search
+        most, may_give = self.prices.cost(search.chosen).rank, partial(self._may_give, self.begun.copied())
+        cheap, others = tee(islice(self.prices.least_lost_first(most, may_give), MAX_OTHERS))
         for other in others:
             if self.prices.lost(other) >= self.prices.price(search.chosen):
                 break

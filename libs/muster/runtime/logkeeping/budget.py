@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from muster.bus.shares import Filled
+from muster.bus.shares import LogUsage
 
 WINDOW_S = 600.0
 """The time in which a stage has its budget, and for which one beyond it is closed."""
@@ -20,11 +20,11 @@ class Budget:
 
     def __init__(self, percent: int) -> None:
         self._percent = percent
-        self._history: deque[tuple[float, Filled]] = deque()
+        self._history: deque[tuple[float, LogUsage]] = deque()
         self.closed: dict[str, float] = {}
         """{stage: the time at which it is opened again}"""
 
-    def look(self, now: float, filled: Filled) -> tuple[int, int] | None:
+    def look(self, now: float, filled: LogUsage) -> tuple[int, int] | None:
         """Take in the fill of the log at a time (s). The (sequence after which, bytes) of a growth to look into.
 
         None: all stages together wrote less than the part of one stage.
@@ -38,7 +38,7 @@ class Budget:
         grown = filled.bytes - before.bytes
         return (before.last_seq, grown) if 0 < self._limit(filled) < grown else None
 
-    def beyond(self, now: float, filled: Filled, grown: int, shares: Mapping[str, float]) -> dict[str, int]:
+    def beyond(self, now: float, filled: LogUsage, grown: int, shares: Mapping[str, float]) -> dict[str, int]:
         """{stage: bytes} of the stages beyond their part, closed from now on."""
         over = {
             stage: int(share * grown)
@@ -57,5 +57,5 @@ class Budget:
             del self.closed[stage]
         return ended
 
-    def _limit(self, filled: Filled) -> int:
+    def _limit(self, filled: LogUsage) -> int:
         return max(filled.max_bytes, 0) * self._percent // 100

@@ -11,7 +11,7 @@ import msgspec
 from muster.core.actuation.orders import message_of
 from muster.core.objects.meta import rfc3339
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE
-from muster.kube.discovery import has_status_subresource
+from muster.kube.discovery import has_status_subresource, served
 from muster.model import api
 from muster.model.api import JSON, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
@@ -23,6 +23,8 @@ RATE_PER_S = 50.0
 """Writes per second, all objects together; a burst of two seconds' worth is let through."""
 
 REPORTER = "muster"
+ABSENT_S = 60.0
+"""How long a resource that the server does not have is not asked for."""
 
 
 class ObjectWriter:
@@ -36,6 +38,9 @@ class ObjectWriter:
         self._tokens = 2 * rate_per_s
         self._refilled = 0.0
         self._split_status: dict[str, bool] = {}
+        self._absent: dict[str, float] = {}
+        """Resources that the server did not have, and until which loop time this is not asked again."""
+        self._asking = asyncio.Lock()
 
     @property
     def exhausted(self) -> bool:
@@ -49,6 +54,8 @@ class ObjectWriter:
         """Make or change the object, in a request for each different part; whether the API server has the right
         state now.
         """
+        if not await self._serves(wanted.resource):
+            return False
         split = await self.has_split_status(wanted.resource)
         whole = wanted.body
         if wanted.seen is None and self.there.left(wanted.key) is None:
@@ -60,6 +67,7 @@ class ObjectWriter:
             }
             answer = await self._create(wanted, body)
             if answer.status == 404:
+                self._split_status.pop(str(wanted.resource), None)
                 return False
             if answer.status != 409:
                 return await self._made(wanted, answer, split)
@@ -137,11 +145,23 @@ class ObjectWriter:
             now = {key: body[key] for key in ("message", "reason", "lastTimestamp", "count")}
             await self.send("PATCH", api.EVENTS, namespace, note.name, MERGE_PATCH, msgspec.json.encode(now))
 
+    async def _serves(self, resource: ApiResource) -> bool:
+        """Whether the server has the resource; one that it does not have is asked for again later."""
+        async with self._asking:
+            now, key = asyncio.get_running_loop().time(), str(resource)
+            if key in self._split_status:
+                return True
+            if now < self._absent.get(key, 0.0):
+                return False
+            if await served(self._transport, resource):
+                self._split_status[key] = await has_status_subresource(self._transport, resource)
+                return True
+            self._absent[key] = now + ABSENT_S
+            return False
+
     async def has_split_status(self, resource: ApiResource) -> bool:
-        key = str(resource)
-        if key not in self._split_status:
-            self._split_status[key] = await has_status_subresource(self._transport, resource)
-        return self._split_status[key]
+        """Whether the status of a resource is written apart; False for one that is not served."""
+        return await self._serves(resource) and self._split_status[str(resource)]
 
     async def send(
         self,

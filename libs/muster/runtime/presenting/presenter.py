@@ -15,11 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.core.objects.meta import digest
-from muster.core.quota.trees.treesource import ROOT
 from muster.core.workloads.registry import resource_of
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH, ApiResource
 from muster.model.keys import Ref
+from muster.model.quota import ROOT
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Snapshots
 from muster.runtime.presenting.gangs import GangWriter
 from muster.runtime.presenting.objectwriting import RATE_PER_S, ObjectWriter

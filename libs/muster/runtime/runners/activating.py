@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from muster.bus.beat import beat
 from muster.events.speakers import DECIDING
 from muster.events.system import RulesetActivated
 from muster.ports import Replica, Replicas
@@ -27,7 +28,7 @@ async def announce(replicas: Replicas, runners: Sequence[AnyFollower], process: 
             newest = getattr(runner.stage, "newest_ruleset", None)
             if newest is not None:
                 await replicas.announce(Replica(runner.stage.name, runner.shard, process, newest))
-        await asyncio.sleep(LEASE_RENEWAL_S)
+        await beat(LEASE_RENEWAL_S)
 
 
 class Activator:
@@ -45,7 +46,7 @@ class Activator:
         """Look now and then, until cancelled."""
         while True:
             await self._look()
-            await asyncio.sleep(LEASE_RENEWAL_S)
+            await beat(LEASE_RENEWAL_S)
 
     async def _look(self) -> None:
         runner, now = self._runner, asyncio.get_running_loop().time()

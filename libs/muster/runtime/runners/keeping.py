@@ -10,12 +10,13 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from muster.bus.beat import beat
 from muster.bus.errors import BusError, NoRoomError
 from muster.bus.fills import ALARM_PERCENT, Fill, fills
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.marks import give_up, hear_marks, rolled_over
-from muster.bus.shares import close, filled, shares
+from muster.bus.shares import LogUsage, close, shares
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.layouts import USERS
 from muster.runtime.logkeeping.archive import ArchiveError
@@ -101,7 +102,7 @@ class LogKeeper:
                 if self.guard is not None:
                     await self.guard.repair(self._js)
                 self._looks_since = None
-                await asyncio.sleep(LOOK_S)
+                await beat(LOOK_S)
 
     def waits_s(self) -> float:
         """For how many seconds it has been looking after the log without an end; 0 while it rests."""
@@ -144,7 +145,7 @@ class LogKeeper:
             log, _ = await self._generations.current()
             self._archived_at = float("-inf")
         else:
-            await self._hold_to_budget(log)
+            await self._hold_to_budget(log, usage)
         await self._archive(log)
 
     async def _check_whole(self, log: JetStreamLog) -> list[str]:
@@ -191,9 +192,9 @@ class LogKeeper:
                     "error", "store_half_full", stream=fill.stream, percent=fill.percent, bounded=fill.bounded
                 )
 
-    async def _hold_to_budget(self, log: JetStreamLog) -> None:
+    async def _hold_to_budget(self, log: JetStreamLog, use: LogUsage) -> None:
         """Close a stage that writes more than its part of the log; open it again after a while."""
-        now, budget, use = asyncio.get_running_loop().time(), self._budget, await filled(self._js, log.identity)
+        now, budget = asyncio.get_running_loop().time(), self._budget
         growth = budget.look(now, use)
         over: dict[str, int] = {}
         if growth is not None:

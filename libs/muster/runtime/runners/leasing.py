@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from muster.bus.beat import beat
 from muster.ports import Lease
 
 LEASE_RENEWAL_S = 3.0
@@ -40,7 +41,7 @@ class KeptLease:
         while not (ours := await self._lease.acquire()):
             if ours is False:
                 self._kept_at = asyncio.get_running_loop().time()
-            await asyncio.sleep(STANDBY_S)
+            await beat(STANDBY_S)
         self.held = True
         self._taken()
 
@@ -52,7 +53,7 @@ class KeptLease:
         if not self.held:
             await self.acquire()
         while True:
-            await asyncio.sleep(LEASE_RENEWAL_S)
+            await beat(LEASE_RENEWAL_S)
             if not await self._lease.renew() and not await self._lease.acquire():
                 self.held = False
                 self._lost()

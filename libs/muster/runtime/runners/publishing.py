@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Protocol
 
+from muster.bus.beat import beat
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.public import Published
 from muster.core.stage import Folder
@@ -84,7 +85,7 @@ class Publisher:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(KEEP_S)
+            await beat(KEEP_S)
             try:
                 await self._outlet.keep()
             except (BusError, UnansweredError) as err:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from muster.bus.log import LogUsage
+from muster.bus.shares import LogUsage
 from muster.events.envelope import Commit, Stored
 from muster.ports import Clock, Log, LogIdentity
 from muster.runtime.runners.folding import Folding

@@ -14,7 +14,6 @@ from muster.core.actuation.patches import stamp_patch
 from muster.core.objects.meta import GANG_SWITCH, MAX_NAME, SHOWN, TIMES, digest, is_label_value, rfc3339, sealed
 from muster.core.quota import demand
 from muster.core.quota.ledger.quotaledger import leaf_of
-from muster.core.quota.trees.treesource import ROOT
 from muster.core.reading.kubequeue import (
     MAX_POD_SETS,
     Admission,
@@ -29,6 +28,7 @@ from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
 from muster.model.problem import problem
+from muster.model.quota import ROOT
 from muster.model.resources import texts
 from muster.model.text import clean, shorten
 from muster.model.workload import PodSet, Workload

@@ -12,7 +12,6 @@ from msgspec import Struct, to_builtins
 from muster.core.objects.kaiqueue import KaiStatus, shown_status
 from muster.core.objects.meta import ExplainedCondition, digest
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.trees.treesource import ROOT
 from muster.core.reading.kubequeue import (
     CREATED_BY,
     DEFAULT_POLICY,
@@ -30,7 +29,7 @@ from muster.core.reading.kubequeue import (
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref, parent_path
-from muster.model.quota import COUNTED, KAI_ROOT, QuotaNode
+from muster.model.quota import COUNTED, KAI_ROOT, ROOT, QuotaNode
 from muster.model.resources import EVERYTHING, Vector, add_into, texts
 from muster.told.presentation.desired import Body, DesiredObject, ObjectVersion, trouble_reason, unit_name
 from muster.told.readmodel.readstate import ReadState

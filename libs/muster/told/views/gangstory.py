@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from muster.model.keys import Ref
 from muster.told.codes.codetable import HeldUp
-from muster.told.codes.values import GangCode
 from muster.told.readmodel.gangsshown import GangShown
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import gang_status
-from muster.told.views.narrator import NarratedEvent, entry_of
+from muster.told.views.narrator import entry_of
+from muster.told.views.tellings import GangTale
 from muster.told.wording import nodewords, pods
 
 # --- pods by their names ----------------------------------------------------------------------------------------------
@@ -51,19 +51,6 @@ def _add(state: ReadState, named: dict[str, PodNamed], name: str, owner: str, te
 
 
 # --- the story --------------------------------------------------------------------------------------------------------
-
-
-class GangTale(Struct, frozen=True):
-    """The story of a gang. ``name``: namespace/name of the gang, or of the pod for a pod in no gang."""
-
-    name: str
-    code: GangCode
-    text: str
-    pods: dict[str, str]
-    """name -> the node of the pod, or the state of the pod"""
-    entries: list[NarratedEvent]
-    seq: int
-    now: int
 
 
 def gangs_named(state: ReadState, wanted: str) -> list[str]:

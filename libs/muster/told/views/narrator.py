@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from muster.core.stage import Folder
 from muster.events import decisions as d
 from muster.events import effects, facts, gangs, growing, system
@@ -18,29 +16,9 @@ from muster.model.keys import Ref
 from muster.told.codes.happenings import Happening, Weight
 from muster.told.readmodel.model import ReadModel
 from muster.told.readmodel.readstate import ReadState
+from muster.told.views.tellings import NarratedEvent
 from muster.told.wording import events
 from muster.told.wording.events import line
-
-
-class NarratedEvent(Struct, frozen=True):
-    """A happening in words. ``ref`` is the job, None when the happening concerns the whole cell, or a gang."""
-
-    at: int
-    seq: int
-    item: int
-    ref: Ref | None
-    word: str
-    text: str
-    weight: Weight
-    what: str = ""
-    """The type of the event, or the part of a fact that changed, for programs."""
-    gang: str = ""
-    """namespace/name of the gang of pods, or of the pod in no gang."""
-
-    @property
-    def subject(self) -> str:
-        """namespace/name of the job or gang; empty for the whole cell."""
-        return self.ref.key if self.ref is not None else self.gang
 
 
 def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:

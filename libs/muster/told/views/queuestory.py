@@ -6,70 +6,19 @@ folded, and not told. Or let the story recall the read model's histories, withou
 
 from __future__ import annotations
 
-from msgspec import Struct, field
-
-from muster.core.learned import Estimate
 from muster.events import decisions as d
 from muster.events.envelope import Stored
 from muster.model.keys import path_chain
 from muster.model.quota import COUNTED
 from muster.model.resources import format_vector
-from muster.told.codes.happenings import Happening
+from muster.told.codes.happenings import Happening, Said
 from muster.told.presentation.desired import pauses_over
 from muster.told.readmodel.history import usage
 from muster.told.readmodel.readstate import ReadState
 from muster.told.status.statuses import job_status
-from muster.told.views.narrator import NarratedEvent, Narrator, entry_of
+from muster.told.views.narrator import Narrator, entry_of
+from muster.told.views.tellings import KEPT, NarratedEvent, QueueTale, Tally, Waiter
 from muster.told.wording import events_jobs, jobs
-
-KEPT = 5_000
-"""Entries that are kept: the newest."""
-
-
-class Waiter(Struct, frozen=True):
-    """A waiting job."""
-
-    job: str
-    position: int
-    priority: int
-    waited: int
-    """ms"""
-    reason: str
-
-
-class Tally(Struct):
-    """How often each thing happened between the two moments."""
-
-    queued: int = 0
-    admitted: int = 0
-    finished: int = 0
-    released: int = 0
-    evicted: int = 0
-    denied: int = 0
-    longest_wait: int = 0
-    """ms, of the admitted jobs"""
-    longest_waiter: str = ""
-    waits: int = 0
-    """The sum of the waits of the admitted jobs, ms."""
-
-
-class QueueTale(Struct, frozen=True):
-    """The story, as far as the log was read."""
-
-    queue: str
-    usage: str
-    guaranteed: str
-    tally: Tally
-    waiting: list[Waiter]
-    length: int
-    entries: list[NarratedEvent]
-    left_out: int
-    log_id: str
-    generation: int
-    seq: int
-    now: int
-    next_start: Estimate
-    pauses: list[str] = field(default_factory=list)
 
 
 class QueueStory:
@@ -80,6 +29,8 @@ class QueueStory:
         self.told = Narrator(state)
         self._wanted = wanted
         self._entries: list[NarratedEvent] = []
+        self._turns: list[Said] = []
+        """Recalled turns, older than the entries; only the newest get words."""
         self._left_out = 0
         self._tally = Tally()
         known = self.told.state
@@ -112,9 +63,8 @@ class QueueStory:
             kept = record.past.all()
             for happening in kept:
                 self._recount(record.ref.key, happening)
-            told = [turn for turn in kept if turn.weight == "turn" and turn.what != "parked"]
-            self._entries += [entry_of(record.ref, turn) for turn in told]
-        self._entries.sort(key=lambda entry: (entry.seq, entry.item))
+            self._turns += [(record.ref, turn) for turn in kept if turn.weight == "turn" and turn.what != "parked"]
+        self._turns.sort(key=lambda told: (told[1].seq, told[1].item))
 
     def _recount(self, job: str, happening: Happening) -> None:
         tally, times = self._tally, happening.times
@@ -161,8 +111,10 @@ class QueueStory:
             return [self._wanted]
         return [path for path in self._paths if path.endswith(f"/{self._wanted}")]
 
-    def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
-        """The story of a queue, which must be the queue of ``matches()``; ``shown``: how many waiting jobs."""
+    def of(self, queue: str, *, shown: int = 10, present: int = 0, most: int = KEPT) -> QueueTale:
+        """The story of a queue, which must be the queue of ``matches()``; ``shown``: how many waiting jobs; ``most``:
+        how many entries, the newest.
+        """
         state = self.told.state
         now = max(state.now, present)
         node = state.queues.ledger.nodes.get(queue)
@@ -170,7 +122,9 @@ class QueueStory:
         names = [name for name in state.queues.ledger.used.get(queue, {}) if name not in COUNTED or name in limits]
         names += [name for name in limits if name not in names]
         guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
-        entries = self._entries[-KEPT:]
+        known: list[Said | NarratedEvent] = [*self._turns, *self._entries]
+        newest = known[max(len(known) - most, 0) :]
+        entries = [entry_of(*one) if isinstance(one, tuple) else one for one in newest]
         return QueueTale(
             queue=queue,
             usage=events_jobs.usage(usage(state, queue, names)),
@@ -179,7 +133,7 @@ class QueueStory:
             waiting=self._waiters(queue, shown, now),
             length=state.queues.book.length(queue),
             entries=entries,
-            left_out=self._left_out + len(self._entries) - len(entries),
+            left_out=self._left_out + len(known) - len(entries),
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,

@@ -24,7 +24,7 @@ from muster.events.envelope import Stored
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.resources import format_quantity, format_vector
-from muster.told.codes.codetable import CODES, JobCode, RayWaits
+from muster.told.codes.codetable import CODES, RayWaits
 from muster.told.codes.happenings import Happening, Taker
 from muster.told.presentation.desired import pauses_over, settings_left_out
 from muster.told.readmodel.model import ReadModel
@@ -32,48 +32,13 @@ from muster.told.readmodel.readstate import ReadState, Record
 from muster.told.status.jobstatus import JobStatus
 from muster.told.status.raywaits import ray_waits
 from muster.told.status.statuses import job_status, wanting
-from muster.told.views.narrator import NarratedEvent, entry_of
+from muster.told.views.narrator import entry_of
+from muster.told.views.tellings import JobStory, ShownHolder, ShownWanting, Standing, StoryEntry, Waits
 from muster.told.wording import explain, jobs, nodewords, raywords
 from muster.told.wording.events import line
 from muster.told.wording.explain import room_made
 
 # --- standing ---------------------------------------------------------------------------------------------------------
-
-
-class ShownHolder(Struct, frozen=True):
-    """A job with quota for which another job waits."""
-
-    job: str
-    amount: str
-    text: str
-
-
-class ShownWanting(Struct, frozen=True):
-    """The limit for which a waiting job waits, in numbers of now: the quota, and the amount to be released there."""
-
-    quota: str
-    resource: str
-    request: str
-    limit: str
-    used: str
-    free: str
-    missing: str
-    holders: list[ShownHolder] = field(default_factory=list)
-    """The largest first."""
-    held_by: int = 0
-    """How many jobs hold some of the resource in all."""
-
-
-class Standing(Struct, frozen=True):
-    """The status of a job. ``code`` is one word for programs, ``text`` one or more sentences for people."""
-
-    code: JobCode
-    text: str
-    queue: str = ""
-    position: int = 0
-    length: int = 0
-    charged: str = ""
-    wanting: ShownWanting | None = None
 
 
 def standing_of(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
@@ -174,39 +139,6 @@ def _one(taker: Taker, job: Job, refusal: Shortfall) -> str:
 
 
 SIMILAR_SHOWN = 5
-
-
-class StoryEntry(Struct, frozen=True):
-    """One entry of a story; ``times`` over 1 when the same entry came this many times in a row, last at ``last_at``."""
-
-    entry: NarratedEvent
-    times: int = 1
-    last_at: int = 0
-
-
-class Waits(Struct, frozen=True):
-    """The waiting demand of a Ray cluster: ``pieces``, each with the fate of the piece in each worker group."""
-
-    text: str
-    pieces: list[tuple[str, list[str]]]
-
-
-class JobStory(Struct, frozen=True):
-    """The story of a job, as of ``log_id``, ``generation`` and ``seq``."""
-
-    ref: Ref
-    standing: Standing
-    happenings: list[StoryEntry]
-    log_id: str
-    generation: int
-    seq: int
-    now: int
-    earlier: int = 0
-    """How many earlier jobs had the same name."""
-    pauses: list[str] = field(default_factory=list)
-    """The pauses that hold for the job's queue, and the settings of the job that cannot be read."""
-    waits: list[Waits] = field(default_factory=list)
-    """The waiting demand of the job's Ray clusters."""
 
 
 class Matches(Struct, frozen=True):

@@ -10,7 +10,6 @@ from typing import Literal
 
 from muster.core import learned
 from muster.core.learned import ENOUGH_ADMISSIONS, Estimate
-from muster.core.promising import promises
 from muster.core.quota.division.dividing import UNLIMITED, Divided
 from muster.events.shares import SharesChanged
 from muster.model.language import listed, say
@@ -105,7 +104,7 @@ def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
         case "few_waits":
             few = say(
                 "fewer than {enough} jobs of its size have started after a wait as long",
-                enough=promises.ENOUGH_WAITS,
+                enough=learned.ENOUGH_WAITS,
             )
             return say("{few}, so no projection can be trusted yet", few=few)
         case "endless":

@@ -21,7 +21,8 @@ from muster.events.facts import PodObserved
 from muster.model.keys import Intent
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import PodSet
-from muster.told.views.story import JobStory, Story
+from muster.told.views.story import Story
+from muster.told.views.tellings import JobStory
 
 
 def begun(**rules: str) -> Scene:

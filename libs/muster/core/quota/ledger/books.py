@@ -15,14 +15,14 @@ from muster.core.observed.seen import Seen
 from muster.core.quota.claims import Claim, Claims, Part
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
-from muster.core.quota.trees.treesource import ROOT, guaranteed, leaves, pooled, promised
+from muster.core.quota.trees.treesource import guaranteed, leaves, pooled, promised
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Position, root_of
-from muster.model.quota import DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
+from muster.model.quota import DEFAULT_RULES, KAI_ROOT, ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
 from muster.model.victims import PartialVictim, Victim
 

@@ -28,7 +28,7 @@ from muster.events.envelope import MAX_BYTES
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
 from muster.model.problem import FieldProblem, problem
-from muster.model.quota import COUNTED, NO_GPUS, Flavor, Gpus, QuotaNode, QuotaTree, flavor_of, of_flavor
+from muster.model.quota import COUNTED, NO_GPUS, ROOT, Flavor, Gpus, QuotaNode, QuotaTree, flavor_of, of_flavor
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -45,7 +45,6 @@ from muster.model.text import shorten
 # --- tree -------------------------------------------------------------------------------------------------------------
 
 
-ROOT = "root"
 MAX_DEPTH = 32
 MAX_NODES = 10_000
 MAX_PATH = 1_000
