@@ -64,12 +64,12 @@ class _Review(Struct):
 
 async def served(transport: ApiTransport, resource: ApiResource) -> bool:
     """Whether the server has this resource in this version."""
-    return resource.plural in await _names(transport, resource)
+    return resource.plural in await served_names(transport, resource)
 
 
 async def has_status_subresource(transport: ApiTransport, resource: ApiResource) -> bool:
     """Whether the status is written apart from the spec. False also for a resource that is not served."""
-    return f"{resource.plural}/status" in await _names(transport, resource)
+    return f"{resource.plural}/status" in await served_names(transport, resource)
 
 
 async def server_version(transport: ApiTransport) -> ServerVersion:
@@ -114,7 +114,7 @@ async def can_i(
     return Access(status.allowed, status.reason or status.evaluation_error)
 
 
-async def _names(transport: ApiTransport, resource: ApiResource) -> set[str]:
+async def served_names(transport: ApiTransport, resource: ApiResource) -> set[str]:
     """Resources and ``resource/subresource`` of the group version; none when it is not served."""
     answer = await transport.request("GET", resource.root)
     if answer.status == 404:

@@ -11,7 +11,7 @@ import msgspec
 from muster.core.actuation.orders import message_of
 from muster.core.objects.meta import rfc3339
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE
-from muster.kube.discovery import has_status_subresource, served
+from muster.kube.discovery import served_names
 from muster.model import api
 from muster.model.api import JSON, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
@@ -153,8 +153,9 @@ class ObjectWriter:
                 return True
             if now < self._absent.get(key, 0.0):
                 return False
-            if await served(self._transport, resource):
-                self._split_status[key] = await has_status_subresource(self._transport, resource)
+            names = await served_names(self._transport, resource)
+            if resource.plural in names:
+                self._split_status[key] = f"{resource.plural}/status" in names
                 return True
             self._absent[key] = now + ABSENT_S
             return False
