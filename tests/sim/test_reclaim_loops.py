@@ -15,6 +15,7 @@ import pytest
 from test_reclaim import Play, three_teams
 
 from kit import facts
+from muster.core.preemption.passing import MULTIPLE
 from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -146,16 +147,19 @@ def test_nobody_is_evicted_for_a_queue_whose_admissions_are_paused() -> None:
     play.clean()
 
 
-def test_nothing_is_held_for_an_aged_head_whose_queue_is_paused() -> None:
-    play = Play(two_teams(20, 0), {"age-limit": "5m"})
+def test_nothing_is_held_for_an_aged_job_whose_queue_is_paused() -> None:
+    play = Play(two_teams(20, 0))
     play.submit("long", "one", "12", wait_ms=1000)
-    play.submit("head", "two", "16", wait_ms=60_000)
+    play.submit("wide", "two", "16", wait_ms=1000)
+    for index in range(MULTIPLE * 2):
+        play.submit(f"small-{index}", "one", "8", runtime="10s", ttl_s=0, wait_ms=30_000)
+    assert [event.ref.name for event in claims(play)] == ["wide"]
     play.annotate_tree({"muster.dev/paused": "admissions"})
     play.simulation.advance(3_600_000)
-    assert not claims(play)
+    assert not play.simulation.seats["quota_accountant"].state.ledger.claims.by_uid
     play.annotate_tree({"muster.dev/paused": None})
     play.simulation.advance(60_000)
-    assert [event.ref.name for event in claims(play)] == ["head"]
+    assert [event.ref.name for event in claims(play)] == ["wide", "wide"]
     play.clean()
 
 

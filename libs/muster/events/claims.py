@@ -36,7 +36,7 @@ PlanObjection = Literal[
 
 not_waiting       the claimant no longer waits as it did
 fits              it fits without an eviction
-held_for_age      what is freed there is held for a job that has waited longer (``holder``)
+held_for_age      what is freed there is held for a job that later work has passed (``holder``)
 no_victims        the plan names no victim
 victim_protected  a victim may no longer be evicted
 victim_left       a victim has left
@@ -71,7 +71,7 @@ def rests_on_nodes(objection: PlanObjection) -> bool:
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
     """Quota released by others is held for ``ref``, and no job is suspended for this claim.
 
-    ``age``: the job has waited longer than the age limit. ``guarantee``: the job is within a guarantee, and the quota
+    ``age``: too much later work has passed the job. ``guarantee``: the job is within a guarantee, and the quota
     leaving for others is enough for this job too.
     """
 

@@ -221,8 +221,8 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
 
     ``guarantee``: the job stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims
     are of the job's leaf and have lower priority, where the tree asks for preemption. ``service``: victims keep
-    checkpoints and have had more service, where the tree asks for this rule. ``move``: all victims move. ``age``: the
-    job has waited longer than the age limit, no job leaves, and quota released by others should be held for the job up
+    checkpoints and have had more service, where the tree asks for this rule. ``move``: all victims move. ``age``:
+    too much later work has passed the job, no job leaves, and quota released by others should be held for the job up
     to ``path``.
     """
 

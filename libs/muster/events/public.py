@@ -225,7 +225,7 @@ class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadClaimOpened(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The workload has waited longer than the age limit: quota released by others is held for the workload."""
+    """Later work has passed the workload too often: quota released by others is held for the workload."""
 
     attempt: int
     queue: str

@@ -23,6 +23,7 @@ ObjectCode = Literal[
     "none_of",
     "retired",
     "replaced",
+    "no_age_limit",
     "neither",
     "not_a_quantity",
     "negative",

@@ -163,8 +163,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     protect_ms: int = 0
     """How long one that has been evicted runs at least before the next time; twice as long after each further time,
     up to PROTECTED_TIMES as long."""
-    age_limit_ms: int = 600_000
-    """How long the head of a queue waits before what is freed is held for it; 0 for never."""
+    ages: bool = True
+    """Whether what is freed is held for a job that much later work has passed."""
     claim_ms: int = 600_000
     """How long what is freed is held for a claimant."""
     running_timeout_ms: int = 0

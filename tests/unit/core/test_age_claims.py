@@ -1,26 +1,32 @@
-"""What a claim for age may cost the others: how long nothing more is held after it, and who gives way again."""
+"""Who ages, and what a claim for age may cost the others: how long nothing more is held after it."""
 
 from __future__ import annotations
 
 import pytest
 
 from kit.scenes import Scene
-from muster.core.preemption.heads import IDLE_PART, RUNS_PART
+from kit.words import in_words
+from muster.core.cell.seats import Seat
+from muster.core.preemption.passing import MULTIPLE
+from muster.core.quota.ledger.idling import IDLE_PART
+from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 HOUR_S = 3600
+IDLE_S = 1700
 
 
-def scene_of(*queues: tuple[str, int], **rules: str) -> Scene:
+def scene_of(**rules: str) -> Scene:
     """Eight cores, all of them used by four jobs of b."""
     scene = Scene()
-    scene.tree_of(*queues, **rules)
+    scene.tree_of(("a", 0), ("b", 0), **rules)
     scene.lines("synced")
-    fill(scene, "x")
+    fill(scene, "x", 4)
     return scene
 
 
-def fill(scene: Scene, name: str, jobs: int = 4) -> None:
+def fill(scene: Scene, name: str, jobs: int) -> None:
     for index in range(jobs):
         scene.lines(f"job b/{name}{index} cpu=2")
         scene.runs(f"b/{name}{index}")
@@ -35,25 +41,108 @@ def opened(scene: Scene) -> list[str]:
     return [each.ref.name for each in scene.bench.happened(ClaimOpened)]
 
 
-def comes_of_age(scene: Scene, name: str, cpu: int) -> None:
-    scene.lines(f"job a/{name} cpu={cpu}", "time +700s")
+# --- who ages ---------------------------------------------------------------------------------------------------------
+
+
+ENOUGH = MULTIPLE * 4 // 2
+"""So many jobs of two cores pass a job of four for it to age."""
+
+
+@pytest.mark.parametrize("queue", ["a", "b"])
+def test_a_job_ages_when_enough_later_work_has_started_before_it(queue: str) -> None:
+    """Not by time, and not by one job less; it is not the head of its queue: the first job of b came before."""
+    scene = scene_of()
+    scene.lines("job b/huge cpu=8 prio=1", f"job {queue}/wide cpu=4", f"time +{24 * HOUR_S}s")
+    scene.follow("b/x3", 2, ENOUGH - 1)
+    assert opened(scene) == []
+    scene.follow("b/x3", 2, 1)
+    assert opened(scene) == ["wide"]
+    end(scene, "b/x0", "b/x1")
+    scene.runs(f"{queue}/wide")
+    scene.bench.sound()
+
+
+def test_nobody_ages_in_a_line_that_moves() -> None:
+    """However long it is: each of them starts in its turn."""
+    scene = scene_of()
+    names = [f"{'ab'[index % 2]}/w{index}" for index in range(5 * MULTIPLE)]
+    for name in names:
+        scene.lines(f"job {name} cpu=2", "time +60s")
+    before = "b/x0"
+    for name in names:
+        end(scene, before)
+        scene.runs(name)
+        before = name
+    assert opened(scene) == []
+    scene.bench.sound()
+
+
+def test_work_of_higher_priority_does_not_pass() -> None:
+    scene = scene_of()
+    scene.lines("job b/wide cpu=4")
+    scene.follow("b/x3", 2, 2 * ENOUGH, prio=1)
+    assert opened(scene) == []
+    scene.follow("b/x2", 2, ENOUGH)
+    assert opened(scene) == ["wide"]
+
+
+def test_a_job_that_ran_comes_anew() -> None:
+    """What was passed before it ran is forgotten, and it is later than all that waits by now."""
+    scene = scene_of()
+    scene.lines("job a/wide cpu=4")
+    scene.follow("b/x3", 2, ENOUGH - 1)
+    end(scene, "b/x0", "b/x1")
+    scene.runs("a/wide")
+    scene.lines("job b/y0 cpu=2", "job b/y1 cpu=2", "suspends a/wide", "settles a/wide")
+    for name in ("b/y0", "b/y1"):
+        scene.runs(name)
+    scene.follow("b/x3", 2, ENOUGH - 1)
+    assert opened(scene) == []
+    scene.follow("b/x3", 2, 1)
+    assert opened(scene) == ["wide"]
+
+
+def test_what_has_passed_a_job_is_kept_in_snapshots() -> None:
+    scene = scene_of()
+    scene.lines("job a/wide cpu=4")
+    scene.follow("b/x3", 2, ENOUGH - 1)
+    seat = scene.bench.seats["preemptor"]
+    scene.bench.seats["preemptor"] = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
+    scene.follow("b/x3", 2, 1)
+    assert opened(scene) == ["wide"]
+    scene.bench.sound()
+
+
+def test_a_tree_that_gives_an_age_in_time_is_refused_in_one_sentence() -> None:
+    rules, wrong = read_rules({"age-limit": "0"})
+    assert (rules.ages, wrong) == (False, [])
+    [told] = map(in_words, read_rules({"age-limit": "10m"})[1])
+    assert told == (
+        "annotation muster.dev/age-limit: jobs age as later work passes them, not by time; remove the annotation, or "
+        "write 0: no job ages"
+    )
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
 
 
 def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
-    """An hour with a quarter of the node free, which another job asks for; the one it was for needs half of the node,
-    and runs for no time.
+    """Half an hour with a quarter of the node free, which another job asks for; the one it was for needs half of
+    the node, and runs for no time.
     """
-    scene = scene_of(("a", 0), ("b", 0), age_limit="10m")
-    comes_of_age(scene, "first", 4)
+    scene = scene_of()
+    scene.lines("job a/first cpu=4")
+    scene.passed(4, "b/x3", 2)
     end(scene, "b/x0")
-    scene.lines("job b/next cpu=2", f"time +{HOUR_S}s")
+    scene.lines("job b/next cpu=2", f"time +{IDLE_S}s")
     end(scene, "b/x1")
     scene.runs("a/first")
     end(scene, "a/first")
     scene.runs("b/next")
     fill(scene, "y", 1)
-    comes_of_age(scene, "second", 4)
-    scene.lines(f"time +{HOUR_S * IDLE_PART // 4 - 800}s")
+    scene.lines("job a/second cpu=4")
+    scene.passed(4, "b/x3", 2)
+    scene.lines(f"time +{IDLE_S * IDLE_PART // 4 - 100}s")
     assert opened(scene) == ["first"]
     scene.lines("time +200s")
     assert opened(scene) == ["first", "second"]
@@ -61,32 +150,13 @@ def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
 
 
 def test_where_nothing_stood_idle_the_next_follows_at_once() -> None:
-    scene = scene_of(("a", 0), ("b", 0), age_limit="10m")
-    comes_of_age(scene, "first", 2)
-    end(scene, "b/x0")
+    scene = scene_of()
+    scene.lines("job a/first cpu=4", "job a/second cpu=4")
+    scene.passed(4, "b/x3", 2)
+    assert opened(scene) == ["first"], "one at a time"
+    end(scene, "b/x0", "b/x1")
     scene.runs("a/first")
-    end(scene, "a/first")
-    scene.lines("job b/y cpu=2")
-    scene.runs("b/y")
-    comes_of_age(scene, "second", 2)
     assert opened(scene) == ["first", "second"]
-
-
-def test_a_job_wider_than_the_part_for_age_ends_such_claims_until_the_average_is_reached() -> None:
-    """A job of all there is runs for an hour: age has a twentieth, so nothing is held for it for nineteen."""
-    scene = scene_of(("a", 0), ("b", 0), age_limit="10m")
-    comes_of_age(scene, "first", 8)
-    end(scene, *(f"b/x{index}" for index in range(4)))
-    scene.runs("a/first")
-    scene.lines(f"time +{HOUR_S}s")
-    end(scene, "a/first")
-    fill(scene, "y")
-    comes_of_age(scene, "second", 8)
-    scene.lines(f"time +{HOUR_S * (RUNS_PART - 1) - 800}s")
-    assert opened(scene) == ["first"]
-    scene.lines("time +200s")
-    assert opened(scene) == ["first", "second"]
-    scene.bench.sound()
 
 
 @pytest.mark.parametrize(("older_s", "second"), [(200, "b/old"), (400, "b/young")])

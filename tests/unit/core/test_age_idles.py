@@ -1,4 +1,4 @@
-"""What is idle for a job that has waited too long is bounded; nothing is where it needs what others are owed."""
+"""What is idle for a job that later work has passed is bounded; nothing is where it needs what others are owed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from kit import nodes
 from kit.packed import Packed, Shape
 from kit.scenes import Scene
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.told.views.story import Story
 
@@ -16,14 +17,15 @@ CORES = 32
 
 
 def aged(*queues: tuple[str, int]) -> Scene:
-    """Eight cores in use by b when a/wide wants all of them, and has waited for ten minutes."""
+    """Eight cores in use by b when a/wide wants all of them, and is passed."""
     scene = Scene()
-    scene.tree_of(*queues, age_limit="10m")
+    scene.tree_of(*queues)
     scene.lines("synced")
     for index in range(4):
         scene.lines(f"job b/x{index} cpu=2")
         scene.runs(f"b/x{index}")
-    scene.lines("job a/wide cpu=8", "time +700s")
+    scene.lines("job a/wide cpu=8")
+    scene.passed(8, "b/x3", 2)
     return scene
 
 
@@ -31,7 +33,7 @@ def ended(scene: Scene) -> list[str]:
     return [each.outcome for each in scene.bench.happened(ClaimEnded)]
 
 
-def test_without_an_age_limit_a_claim_ends() -> None:
+def test_where_no_job_ages_a_claim_ends() -> None:
     scene = aged(("a", 0), ("b", 0))
     scene.tree_of(("a", 0), ("b", 0), age_limit="0")
     assert ended(scene) == ["unsatisfiable"]
@@ -60,16 +62,16 @@ def said(scene: Scene, job: str) -> str:
 
 
 def test_a_claim_ends_when_too_much_was_idle_for_it() -> None:
-    """Half of the node is idle while others ask for it: a fiftieth of a day's capacity after 57.6 minutes."""
+    """Half of the node is idle while others ask for it: a two-hundredth of a day's capacity after 14.4 minutes."""
     scene = aged(("a", 0), ("b", 0))
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide"]
     scene.lines("job b/late cpu=4")
     for name in ("b/x0", "b/x1"):
         scene.lines(f"finishes {name}", f"gone {name}")
-    scene.lines("time +3400s")
+    scene.lines("time +850s")
     assert ended(scene) == []
-    scene.lines("time +50s", "job b/later cpu=1")
-    assert said(scene, "a/wide").endswith("3833m cpu for an hour: at 3840m the claim ends")
+    scene.lines("time +10s", "job b/later cpu=1")
+    assert "955m cpu for an hour: at 960m the claim ends" in said(scene, "a/wide")
     scene.lines("time +10s")
     assert ended(scene) == ["idle"]
     scene.runs("b/late")
@@ -88,13 +90,15 @@ def test_what_no_other_job_asks_for_is_not_idle_for_a_claim() -> None:
 def test_a_claim_that_others_overtake_within_their_guarantees_ends() -> None:
     """They ask for less than they are guaranteed when it is opened, and for all of it later."""
     scene = Scene()
-    scene.tree_of(("a", 0), ("b", 4), ("c", 0), age_limit="10m")
+    scene.tree_of(("a", 0), ("b", 4), ("c", 0))
     scene.lines("synced", "job c/x cpu=2", "job c/y cpu=6")
     scene.runs("c/x")
     scene.runs("c/y")
-    scene.lines("job a/wide cpu=8", "time +700s", "finishes c/y", "gone c/y", "job b/owed cpu=4", "job c/z cpu=2")
+    scene.lines("job a/wide cpu=8")
+    scene.passed(8, "c/x", 2)
+    scene.lines("finishes c/y", "gone c/y", "job b/owed cpu=4", "job c/z cpu=2")
     scene.runs("b/owed")
-    scene.lines("time +6900s")
+    scene.lines("time +1720s")
     assert ended(scene) == []
     scene.lines("time +20s")
     assert ended(scene) == ["idle"]
@@ -115,7 +119,9 @@ def test_nothing_is_held_for_a_job_that_empty_nodes_could_not_take(
     for index in range(sum(sizes)):
         cluster.arrives(f"x{index}", "b", Shape(1, 1))
     cluster.arrives("never", "a", shape)
-    cluster.passes(700_000)
+    for index in range(MULTIPLE * shape.count * shape.gpus):
+        cluster.ends(f"x{index}")
+        cluster.arrives(f"x{sum(sizes) + index}", "b", Shape(1, 1))
     assert cluster.bench.happened(ClaimOpened) == []
     cluster.sizes["larger"] = grown
     cluster.bench.facts(nodes.node("larger", cpu=1000, memory=1000, gpu=grown))

@@ -15,26 +15,31 @@ def held_at_the_leaf(run: str) -> Scene:
     scene = Scene()
     leaves = (facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",)), facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",)))
     root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)
-    scene.do(facts.tree(root, rules={"age-limit": "2m", "reclaim": "disabled"}))
+    scene.do(facts.tree(root, rules={"reclaim": "disabled"}))
     scene.lines("synced")
-    for name in ("a/x", "b/y0"):
-        scene.lines(f"job {name} cpu=2{run}")
+    for name, cpu in (("a/x", 2), ("b/y0", 1)):
+        scene.lines(f"job {name} cpu={cpu}{run}")
         scene.runs(name)
-    scene.lines("job a/big cpu=4", "time +200s")
+    scene.lines(f"job a/z cpu=1{run}", "job a/big cpu=4")
+    scene.runs("a/z")
+    scene.passed(4, "a/z", 1, run.partition("=")[2])
+    scene.lines("finishes a/z", "gone a/z")
     return scene
 
 
 def full() -> Scene:
-    """Two leaves of four cores each use the eight of the root; a/old has waited too long, b/next has not."""
+    """Two leaves of four cores each use the eight of the root; a/old was passed, b/next was not."""
     scene = Scene()
     leaves = (facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",)), facts.node("b", {"cpu": 0}, {"cpu": 4}, ("b",)))
     root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)
-    scene.do(facts.tree(root, rules={"age-limit": "2m", "reclaim": "disabled"}))
+    scene.do(facts.tree(root, rules={"reclaim": "disabled"}))
     scene.lines("synced")
     for name in ("a/x0", "a/x1", "b/y0", "b/y1"):
         scene.lines(f"job {name} cpu=2")
         scene.runs(name)
-    scene.lines("job a/old cpu=2", "time +200s", "job b/next cpu=2")
+    scene.lines("job a/old cpu=2")
+    scene.passed(2, "b/y1", 2)
+    scene.lines("job b/next cpu=2")
     return scene
 
 

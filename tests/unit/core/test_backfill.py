@@ -22,14 +22,15 @@ BEGAN = 1_000_000
 
 
 def scene_of(*declared: str, **rules: str) -> Scene:
-    """Eight cores, all of them used by four jobs of b that declare so; a/big wants six of them, and comes of age."""
+    """Eight cores, all of them used by four jobs of b that declare so; a/big wants six of them, and is passed."""
     scene = Scene()
-    scene.tree_of(("a", 0), ("b", 0), **{"age_limit": "10m", "reclaim": "disabled"} | rules)
+    scene.tree_of(("a", 0), ("b", 0), **{"reclaim": "disabled"} | rules)
     scene.lines("synced")
     for index, text in enumerate(declared):
         scene.lines(f"job b/x{index} cpu=2{f' run={text}' if text else ''}")
         scene.runs(f"b/x{index}")
     scene.lines("job a/big cpu=6", "time +700s")
+    scene.passed(6, "b/x3", 2, declared[3])
     return scene
 
 
@@ -92,7 +93,7 @@ def test_who_declares_to_have_left_by_then_is_let_in_and_nobody_else() -> None:
     scene.runs("a/short")
     scene.lines("time +1680s")
     end(scene, "b/x3")
-    scene.lines("time +1200s")
+    scene.lines("time +1200s", "job b/late cpu=1")
     end(scene, "b/x1")
     end(scene, "a/short")
     assert admitted(scene)[-1] == "big"
@@ -124,7 +125,7 @@ def test_after_an_overrun_the_promise_is_gone(late: str) -> None:
     scene.runs("b/liar")
     if late == "b/x3":
         end(scene, "b/liar")
-        scene.lines("time +700s")
+        scene.lines("time +1400s")
         assert not comes(scene, "b/next", "1m")
         end(scene, "b/x3")
     else:
@@ -140,13 +141,16 @@ def test_who_passes_two_claims_names_the_one_that_is_promised_first(first: str) 
     scene = Scene()
     leaves = (facts.node("a", {}, {"cpu": 10}, ("a",)), facts.node("b", {}, {"cpu": 4}, ("b",)))
     root = facts.node("root", {"cpu": 10}, {"cpu": 10}, children=leaves)
-    scene.do(facts.tree(root, rules={"age-limit": "10m", "reclaim": "disabled"}))
+    scene.do(facts.tree(root, rules={"reclaim": "disabled"}))
     soon, late = ("1h", "2h") if first == "a/big" else ("2h", "1h")
     scene.lines("synced")
     for job in (f"a/x cpu=3 run={soon}", f"b/y cpu=2 run={late}", "b/z cpu=1 run=20m"):
         scene.lines(f"job {job}")
         scene.runs(job.split()[0])
-    scene.lines("job b/wide cpu=4", "time +300s", "job a/big cpu=8", "time +700s")
+    scene.lines("job b/wide cpu=4")
+    scene.passed(4, "b/z", 1, "20m")
+    scene.lines("job a/big cpu=8")
+    scene.passed(8, "a/x", 3, soon)
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide", "big"]
     assert all(promised(scene))
     end(scene, "b/z")
@@ -158,7 +162,7 @@ def test_who_passes_two_claims_names_the_one_that_is_promised_first(first: str) 
 def test_a_claim_for_a_guarantee_is_never_passed() -> None:
     """a is owed all it asks for, so b/x3 is suspended: what it leaves is held against everybody."""
     scene = Scene()
-    scene.tree_of(("a", 6), ("b", 0), age_limit="10m")
+    scene.tree_of(("a", 6), ("b", 0))
     scene.lines("synced", "job b/x0 cpu=4 run=1h", "job b/x1 cpu=2 run=2h")
     scene.runs("b/x0")
     scene.runs("b/x1")
@@ -169,8 +173,11 @@ def test_a_claim_for_a_guarantee_is_never_passed() -> None:
 
 def test_an_adopted_job_is_not_counted_on() -> None:
     scene = Scene()
-    scene.tree_of(("a", 0), ("b", 0), age_limit="10m", reclaim="disabled")
-    scene.lines("job b/old cpu=8 run=1h", "starts b/old", "synced", "job a/big cpu=6", "time +700s")
+    scene.tree_of(("a", 0), ("b", 0), reclaim="disabled")
+    scene.lines("job b/old cpu=6 run=1h", "starts b/old", "synced", "job b/x cpu=2 run=1h")
+    scene.runs("b/x")
+    scene.lines("job a/big cpu=6")
+    scene.passed(6, "b/x", 2, "1h")
     assert promised(scene) == [0]
     scene.bench.sound()
 
@@ -216,19 +223,19 @@ def test_a_claim_survives_a_snapshot_with_what_it_counts_on() -> None:
 
 
 def test_why_tells_both_times() -> None:
-    scene = scene_of("2h", "1h", "20m", "40m")
+    scene = scene_of("2h", "20m", "14m", "16m")
     end(scene, "b/x2")
     for name, run in (("b/long", "2h"), ("b/silent", "")):
         comes(scene, name, run)
     texts = {name: story(scene, name).standing.text for name in ("a/big", "b/long", "b/silent")}
-    at = "1970-01-01T01:18:40Z"
+    at = "1970-01-01T00:46:20Z"
     assert f"by {at} if the declared run times are true" in texts["a/big"]
     assert f"It declares 2 h, and that job is promised to start by {at}" in texts["b/long"]
     assert f"promised to start by {at}: jobs that end before ({RUN_TIME}) may pass" in texts["b/silent"]
     assert comes(scene, "b/short", "5m")
     taken = next(each.entry.text for each in story(scene, "b/short").happenings if each.entry.word == "reserved")
     assert f"it declares 5 min, and job a/big, for which quota is held, is promised by {at}" in taken
-    scene.lines("time +5000s")
+    scene.lines("time +1200s", "job b/late cpu=1")
     assert "the declared run times promise that job no start" in story(scene, "b/long").standing.text
 
 

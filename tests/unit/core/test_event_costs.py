@@ -14,11 +14,11 @@ from kit import facts, kai, nodes
 from kit.bench import Bench
 from kit.steps import calls
 from muster.core.preemption import claimants, makingroom
-from muster.core.preemption.heads import Heads, Refused
+from muster.core.preemption.passing import Passing
 from muster.core.preemption.preemptorstate import PreemptorState, UnplacedClaimant
 from muster.core.queueing import choice
 from muster.core.queueing.book import Shape
-from muster.core.queueing.queues import Job
+from muster.core.queueing.queues import Job, Queues
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.quota.division import dividing
 from muster.core.quota.ledger.quotaledger import UNBOUNDED
@@ -252,22 +252,23 @@ def test_gangs_that_are_owed_nothing_of_what_their_queue_lacks_are_passed_at_a_g
     assert not looked
 
 
-def test_heads_that_come_of_age_are_looked_at_as_their_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each of two trees one, however many there are."""
-    state, looked, among = full(100, 200, 0, of_kai=16).states["preemptor"], list[str](), Heads._is_among
+def test_starts_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node looks at the jobs that wait once an eighth of its limit has started there: 200 jobs of a two-hundredth."""
+    queues, looked, look = full(100, 200, 0).states["preemptor"].queues, list[str](), Passing._look
 
-    def counted(self: Heads, queue: str, refused: Refused) -> bool:
-        looked.append(queue)
-        return among(self, queue, refused)
+    def counted(self: Passing, path: str, queues: Queues) -> None:
+        looked.append(path)
+        look(self, path, queues)
 
-    monkeypatch.setattr(Heads, "_is_among", counted)
-    refused = state.heads.refused(state.queues)
-    found = state.heads.due(state.queues, state.age_claims, state.now + 11 * 60_000, refused)
-    first = next(found)
-    assert len(looked) == 2, looked
-    heads = [state.heads.heads[queue] for queue in (first, *found)]
-    assert len(heads) == 116
-    assert heads == sorted(heads, key=lambda head: (head.since, head.uid))
+    monkeypatch.setattr(Passing, "_look", counted)
+    passing = Passing()
+    jobs = [job for job in queues.jobs.values() if job.status == "waiting"]
+    for job in jobs:
+        passing.comes(job.ref.uid)
+    for job in reversed(jobs):
+        passing.started(job, queues)
+    assert len(jobs) == 200
+    assert looked == ["root"] * 8
 
 
 def test_of_the_jobs_of_a_queue_that_may_claim_the_first_is_looked_at() -> None:

@@ -315,19 +315,17 @@ def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -
     scene.bench.sound()
 
 
-# --- who has waited too long ------------------------------------------------------------------------------------
+# --- who was passed by later work ---------------------------------------------------------------------------------
 
 
 def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run() -> None:
-    """The limit passes while other news is folded; then hours go by between one end and the next, and no other job
+    """Hours go by between one end and the next, and no other job
     asks for what is idle meanwhile.
     """
-    scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, age_limit="10m", claim="10m")
-    scene.lines("job a/big cpu=8", "time +590s")
-    scene.bench.now += 20_000
-    scene.lines("job b/new cpu=2")
+    scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, claim="10m")
+    scene.lines("job a/big cpu=8")
+    scene.passed(8, "b/x3", 2)
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["big"]
-    scene.lines("gone b/new")
     for index in range(4):
         scene.lines(f"time +{4 * 3600}s", f"finishes b/x{index}", f"gone b/x{index}")
     assert reserved(scene)[-1] == "big"
@@ -336,8 +334,10 @@ def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run()
 
 
 def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
-    scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, age_limit="10m", reclaim="disabled")
-    scene.lines("job a/big cpu=8", "time +700s", "finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
+    scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, reclaim="disabled")
+    scene.lines("job a/big cpu=8")
+    scene.passed(8, "b/x3", 2)
+    scene.lines("finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
     assert scene.bench.happened(ClaimOpened)
     scene.lines("job b/more cpu=2", "job c/owed cpu=4")
     assert "more" not in reserved(scene)
@@ -349,12 +349,13 @@ def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
     scene = Scene()
     leaf = facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",))
     root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=(leaf, facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",))))
-    scene.do(facts.tree(root, rules={"age-limit": "10m"}))
+    scene.do(facts.tree(root))
     scene.lines("synced", "job a/x cpu=2")
     scene.runs("a/x")
     scene.lines("job b/y cpu=6")
     scene.runs("b/y")
-    scene.lines("job a/big cpu=4", "time +700s")
+    scene.lines("job a/big cpu=4")
+    scene.passed(4, "b/y", 6)
     assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root"]
     scene.lines("finishes b/y", "gone b/y", "job b/wide cpu=6", "job b/small cpu=4")
     assert reserved(scene)[-1] == "small", "two of the six are held at the root as well: a/x leaves the others"

@@ -208,32 +208,33 @@ def test_jobs_start_one_after_the_other_as_quota_is_given_back() -> None:
     scene.lines("job a/one cpu=8", "job a/two cpu=4", "job a/three cpu=4")
     assert projected(scene) == {"one": 10, "two": 20, "three": 20}
     scene.lines("job a/four cpu=4 prio=7")
-    assert projected(scene) == {"four": 10, "one": 20, "two": 30, "three": 30}
+    assert projected(scene) == {"four": 10, "three": 10, "one": 20, "two": 30}
 
 
-def test_nobody_passes_a_job_that_has_waited_for_the_age_limit() -> None:
-    scene = busy(age_limit="5m")
+def test_who_fits_passes_a_job_without_a_claim() -> None:
+    scene = busy()
     scene.lines("job a/urgent cpu=4 prio=7", "job a/gang cpu=8", "job a/small cpu=4", "job a/tiny cpu=4")
-    assert projected(scene) == {"urgent": 10, "gang": 20, "small": 30, "tiny": 30}
+    assert projected(scene) == {"urgent": 10, "small": 10, "gang": 20, "tiny": 30}
 
 
 @pytest.mark.parametrize(("declares", "first"), [("5m", "small"), ("2h", "gang"), ("", "gang")])
 def test_who_declares_to_end_before_a_promised_claim_does_not_wait_for_it(declares: str, first: str) -> None:
     """x and y run ten minutes, y from later on; gang waits for both, and what x leaves first is held for it."""
-    scene = busy(age_limit="5m")
+    scene = busy()
     ends(scene, "a/x")
-    scene.lines("job a/x cpu=4 run=1h")
-    runs(scene, "a/x")
+    scene.lines("job a/x1h cpu=4 run=1h")
+    runs(scene, "a/x1h")
     passes(scene, 3 * MINUTE)
     scene.lines("job a/y cpu=4 run=1h")
     runs(scene, "a/y")
     scene.lines("job a/gang cpu=8")
+    scene.passed(8, "a/y", 4, "1h")
     passes(scene, 6 * MINUTE)
     scene.lines(f"job a/small cpu=4{f' run={declares}' if declares else ''}")
     assert [bool(each.promised) for each in scene.bench.happened(ClaimOpened)] == [True]
     found = projected(scene)
     assert min(found, key=found.__getitem__) == first
-    ends(scene, "a/x")
+    ends(scene, "a/x1h")
     assert bool(read(scene).queues.ledger.charges.get(scene.jobs["a/small"].ref.uid)) == (first == "small")
 
 

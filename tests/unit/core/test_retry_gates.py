@@ -125,7 +125,7 @@ def test_a_limit_that_refuses_by_now_counts_as_the_one_that_did() -> None:
         facts.node("n", {"cpu": 4}, {"cpu": 4}, children=inner),
         facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",)),
     )
-    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves), rules={"age-limit": "10m"}))
+    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)))
     scene.lines("synced")
     for name, cpu in (("c/x", 2), ("b/y", 6)):
         scene.lines(f"job {name} cpu={cpu}")

@@ -109,8 +109,12 @@ def test_an_admission_says_what_of_it_is_borrowed() -> None:
 
 def test_a_claim_is_opened_and_ended() -> None:
     scene = Scene()
-    scene.tree_of(("a", 8), age_limit="5m")
-    scene.lines("synced", "job a/x cpu=8 run=1h", "job a/gang cpu=8", "time +400s", "job a/late cpu=8")
+    scene.tree_of(("a", 8))
+    scene.lines("synced", "job a/x cpu=4 run=1h", "job a/y cpu=4 run=1h")
+    for name in ("a/x", "a/y"):
+        scene.runs(name)
+    scene.lines("job a/gang cpu=8")
+    scene.passed(8, "a/y", 4, "1h")
     (opened,) = bodies(scene.bench.log, "workload_claim_opened")
     assert (opened["workload"]["name"], opened["quota"], opened["request"]["cpu"]) == ("gang", "root", "8")
     assert opened["promised_by"].startswith("1970-01-01T01:1")

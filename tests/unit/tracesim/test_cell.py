@@ -144,15 +144,6 @@ def test_a_big_gang_is_held_for_against_the_small_ones_of_its_own_queue(tmp_path
     assert starts(found.history)["gang"] < 100 + 900
 
 
-def test_what_runs_by_claims_for_age_bounds_the_next_claim(tmp_path):
-    """Two gangs of three are more than a twentieth of the cluster: the second is held for when the first has ended."""
-    cluster = {"nodes": [{"gpus": 8}], "queues": {"q": {"min": 8}}}
-    found = run(trace(tmp_path, cluster, f"first,q,3,100,9000\nsecond,q,3,100,60\n{stream(12_000)}"))
-    began = starts(found.history)
-    assert began["first"] < 100 + 900
-    assert began["first"] + 9000 <= began["second"] < began["first"] + 9000 + 900
-
-
 def test_the_youngest_gives_way_whatever_it_frees(tmp_path):
     """How long jobs run has a heavy tail: who has just begun loses least, done or expected."""
     cluster = {"nodes": [{"gpus": 8}], "queues": {"a": {"min": 2}, "b": {"min": 6}}}

@@ -1,4 +1,4 @@
-"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs that have waited too long."""
+"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs passed by later work."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from heapq import merge
 
 from muster.core.preemption import growthclaims
 from muster.core.preemption.growthclaims import Claimant, Entitled
-from muster.core.preemption.heads import has_room, left_of
+from muster.core.preemption.near import left_of
 from muster.core.preemption.plans import nodes_for
 from muster.core.preemption.preemptorstate import PreemptorState
 from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.queueorder import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.candidates import Basis, basis
-from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.evictionrules import between
+from muster.core.quota.ledger.idling import rests_until
 from muster.core.quota.ledger.quotaledger import UNBOUNDED, Owing
 from muster.model.demand import Demand, Shortfall
 from muster.model.resources import Vector, add_into
@@ -73,7 +73,7 @@ def _in_question(state: PreemptorState) -> Mapping[str, None]:
 
     if ledger.inner_below:
         return dict.fromkeys(waiting)
-    some = dict.fromkeys((*state.heads.near, *ledger.leaving.extra))
+    some = dict.fromkeys((*state.near, *ledger.leaving.extra))
     if any(path in ledger.pooled for path in ledger.leaving.extra):
         some |= ledger.below
     return {queue: None for queue in some if queue in waiting}
@@ -175,37 +175,29 @@ def _place(claimant: Claimant) -> Place:
 
 
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
-    """The head that has waited longest beyond the age limit, and the uppermost limit that refuses the head.
+    """Of the aged jobs the one that came first, and the uppermost limit that refuses the job.
 
-    None where quota is held for age already, or was held until lately, or enough running jobs were admitted by claims
-    for age. None too for a job that needs quota owed to others, a job whose claim is below theirs, and a job too large
-    for empty nodes. A claim moves up where other jobs have filled a higher node meanwhile: otherwise these jobs could
-    keep the claimant out for ever.
+    None for a job below a node with a claim for age, or with a rest. None too for a job that needs quota owed to
+    others, and a job too large for empty nodes. A claim moves up where other jobs have filled a higher node meanwhile:
+    otherwise these jobs could keep the claimant out for ever.
     """
-    aged = [*state.queues.ledger.claims.for_age()]
-    held, owing = state.age_claims.held(state.queues.ledger), Owing(state.queues.ledger)
-    for job in _aged_heads(state, aged):
-        shape = state.queues.book.shapes[job.shape]
-        if shape.denial is None or any(_is_refused_at(state, job, claim) for claim in aged):
+    ledger, owing = state.queues.ledger, Owing(state.queues.ledger)
+    for job in _aged_jobs(state):
+        shape, own = state.queues.book.shapes[job.shape], ledger.claims.by_uid.get(job.ref.uid)
+        if shape.denial is None or state.is_gated(job.ref.uid) or not state.in_turn(job):
             continue
-        if state.is_gated(job.ref.uid) or not state.in_turn(job):
-            continue
-        refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
+        refusals = list(ledger.refusals(job.queue, job.demand, now=state.now))
         if not refusals or any(refusal.hopeless or refusal.of_runtime for refusal in refusals):
             continue
-        if not job.demand.preemptible and any(state.queues.ledger.beyond_mins(job.queue, job.demand)):
+        if not job.demand.preemptible and any(ledger.beyond_mins(job.queue, job.demand)):
             continue
         top = min(refusals, key=lambda refusal: len(refusal.path))
-        mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
-        claims = state.queues.ledger.claims
-        own = claims.by_uid.get(job.ref.uid)
-        if own is not None and not own.is_outgrown(refusal.path for refusal in refusals):
+        if own is not None:
+            if not own.is_outgrown(refusal.path for refusal in refusals):
+                continue
+        elif not state.passing.waits[job.ref.uid].is_aged_at(top.path, top.resource, top.asked):
             continue
-        if claims.aged_at(mine, job.ref.uid) is not None:
-            continue
-        if not has_room(top, held) or not is_current(state.queues, job):
-            continue
-        if owing.beside(job.queue, job.demand) is not None:
+        if not is_current(state.queues, job) or owing.beside(job.queue, job.demand) is not None:
             continue
         site = nodes_for(state, job)
         if site is None or site.may_ever_fit():
@@ -213,31 +205,26 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     return None
 
 
-def _aged_heads(state: PreemptorState, aged: Iterable[Claim]) -> Iterator[Job]:
-    """The heads for which quota may be held, longest wait first. Heads refused only at a node with another claim for
-    age are ruled out at a glance.
-    """
-    queues, heads = state.queues, state.heads
-    if not heads.is_due(queues, state.now):
-        return
-    refused = heads.refused(queues, {path for claim in aged for path in claim.paths()})
-    for queue in heads.due(queues, state.age_claims, state.now, refused):
-        yield queues.jobs[heads.heads[queue].uid]
+def _aged_jobs(state: PreemptorState) -> Iterator[Job]:
+    """The waiting jobs that have aged, in the order of coming; one at a time below each node with a claim for age."""
+    ledger = state.queues.ledger
+    held = {claim.top: claim.uid for claim in ledger.claims.for_age()}
+    for uid in state.passing.in_order():
+        job = state.queues.jobs.get(uid)
+        if job is None or job.status != "waiting" or not ledger.rules_of(job.queue).ages:
+            continue
+        if (
+            all(held.get(path, uid) == uid for path in chain_of(job.queue))
+            and rests_until(ledger, job.queue) <= state.now
+        ):
+            yield job
 
 
-def _is_refused_at(state: PreemptorState, job: Job, claim: Claim) -> bool:
-    """Whether a node with another job's claim for age refuses the job, claims apart. A second claim would be held at
-    the same node.
-    """
-    if claim.uid == job.ref.uid:
-        return False
-    ledger, mine = state.queues.ledger, chain_of(job.queue)
-    for path in claim.paths():
-        for name, amount in counted(job.demand).items() if path in mine else ():
-            room = ledger.headroom(path, name)
-            if amount and room is not None and room < amount:
-                return True
-    return False
+def rests_end(state: PreemptorState) -> list[int]:
+    """Log times (ms) at which quota may be held for aged jobs again."""
+    jobs = (state.queues.jobs.get(uid) for uid in state.passing.aged)
+    ends = (rests_until(state.queues.ledger, job.queue) for job in jobs if job is not None)
+    return [at for at in ends if at > state.now]
 
 
 def next_claims(state: PreemptorState) -> list[int]:

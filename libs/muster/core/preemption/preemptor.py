@@ -5,8 +5,8 @@ At most one proposal is open at a time; any number of claims are in force. First
 refused above it: the lowest guarantee first, then queues in order (priority, used/min, age), in each queue the head
 first. Next come jobs that outrank
 running jobs of the same queue, where the tree allows preemption. Next come jobs whose quota has room and for which no
-nodes are free. Last, released quota is held for a head that has waited too long: large jobs must not starve behind
-small ones. A Ray cluster with refused growth asks as a job does.
+nodes are free. Last, released quota is held for a job that later work has passed too often: large jobs must not starve
+behind small ones. A Ray cluster with refused growth asks as a job does.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from itertools import islice
 from typing import ClassVar
 
 from muster.core.gang import admitterfolds
-from muster.core.preemption import claimants, growthclaims, makingroom, plans, preemptorfolds
+from muster.core.preemption import claimants, growthclaims, makingroom, near, plans, preemptorfolds
 from muster.core.preemption.growthclaims import Claimant
-from muster.core.preemption.heads import Heads
 from muster.core.preemption.plans import underserved
 from muster.core.preemption.preemptorstate import PreemptorState
 from muster.core.queueing import queuefolds
@@ -49,7 +48,6 @@ class Preemptor(Stage[PreemptorState]):
     def time_passed(state: PreemptorState) -> None:
         state.places.now = state.now
         idling.time_passed(state.queues.ledger, state.now)
-        state.age_claims.time_passed(state.queues.ledger)
 
     @staticmethod
     def settle(state: PreemptorState) -> None:
@@ -81,19 +79,21 @@ class Preemptor(Stage[PreemptorState]):
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and state.has_changed(gate)]
         times += claimants.next_claims(state)
         times += makingroom.deadlines(state)
-        aged = state.heads.next_due(state.queues, state.age_claims, state.now)
-        return min([*times, aged] if aged is not None else times, default=None)
+        times += claimants.rests_end(state)
+        return min(times, default=None)
 
     def check(self, state: PreemptorState) -> list[Violation]:
-        """I5 for the copy of the ledger; I16 for the heads and the outranked leaves; I6: every
+        """I5 for the copy of the ledger; I16 for the queues and leaves kept for a glance; I6: every
         listed run has a charge.
         """
         violations = []
         ledger = state.queues.ledger
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
             violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
-        if state.heads != Heads.of(state.queues, state.evictions):
-            violations.append(Violation("I16", "the heads of the queues are not as they are kept"))
+        counted: dict[str, None] = {}
+        near.settle(counted, state.queues, state.queues.book.lines)
+        if state.near != counted:
+            violations.append(Violation("I16", f"kept as near their guarantee {state.near}, and are {counted}"))
         if (outranked := state.outranked.keys()) != (
             weighed := {q for q in state.runs if plans.is_outranked(state, q)}
         ):

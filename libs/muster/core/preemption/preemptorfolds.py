@@ -6,7 +6,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from muster.core.preemption import growthclaims, makingroom
+from muster.core.preemption import growthclaims, makingroom, near
 from muster.core.preemption.growthclaims import scales_itself
 from muster.core.preemption.plans import enlist, weigh
 from muster.core.preemption.preemptorstate import (
@@ -97,7 +97,8 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    state.heads.settle(state.queues, state.evictions)
+    near.settle(state.near, state.queues, state.queues.book.stirred)
+    state.queues.book.stirred.clear()
 
 
 def pod_observed(state: PreemptorState, _at: Position, event: PodObserved) -> None:
@@ -124,14 +125,13 @@ def _no_lone_pod(state: PreemptorState, uid: str) -> None:
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
     _delays(state, event.ref.uid)
     changed(state, event.ref.uid)
-    if event.ref.uid in state.queues.jobs:  # The age of a later job counts from another time.
-        state.queues.book.stirred[state.queues.jobs[event.ref.uid].queue] = None
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
     if event.ref.uid not in state.queues.workloads:
         state.idle.pop(event.ref.uid, None)
         state.evictions.pop(event.ref.uid, None)
         state.sight.found.pop(event.ref.uid, None)
+        state.passing.left(event.ref.uid)
         state.service.forget(event.ref.uid)
         state.stays.pop(event.ref.uid, None)
         state.failed.pop(event.ref.uid, None)
@@ -153,7 +153,6 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     state.fixed.pop(uid, None)
     if workload is not None and (fixed := workload.fixed_pods):
         state.fixed[uid] = fixed
-    state.age_claims.looked(state.queues.ledger, state.now, uid)
     changed(state, uid)
     _graces_over(state)
     state.supply += 1
@@ -183,6 +182,9 @@ def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
 def admitted(state: PreemptorState, at: Position, event: GangAdmitted) -> None:
     if event.ref.uid in state.charged:
         state.ends.decided[event.ref.uid] = at.at
+        job = state.queues.jobs.get(event.ref.uid)
+        if job is not None:  # None where it ran before it was seen.
+            state.passing.started(job, state.queues)
 
 
 def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) -> None:
@@ -243,12 +245,12 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.ends.released(event, started.since if started is not None else None, at.at)
     if started is not None and event.ref.uid in state.queues.workloads:
         state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
+    if started is not None and after_release(event.reason) != "moved":
+        state.passing.left(event.ref.uid)
     state.shrinking.pop(event.ref.uid, None)
     state.granted.pop(event.ref.uid, None)
     state.fixed.pop(event.ref.uid, None)
     state.kept.pop(event.ref.uid, None)
-    state.age_claims.looked(state.queues.ledger, state.now)
-    state.age_claims.left(event.ref.uid, started.since if started is not None else None, state.now)
     if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
@@ -258,6 +260,8 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
 def queued(state: PreemptorState, _at: Position, event: WorkloadQueued) -> None:
     """A new attempt asks for other amounts, or elsewhere: gates of the last attempt are void."""
     state.gates.pop(event.ref.uid, None)
+    if event.ref.uid in state.queues.workloads:
+        state.passing.comes(event.ref.uid)
 
 
 def changed(state: PreemptorState, uid: str) -> None:
@@ -368,10 +372,6 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     makingroom.ordered(state, event, at.at)
     if isinstance(event, ClaimOpened):
         state.gates.pop(event.ref.uid, None)  # The owed quota is a separate question, not asked yet.
-        if event.kind == "age":
-            state.age_claims.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
-        else:
-            state.age_claims.looked(state.queues.ledger, state.now)
         return
     if event.moves:
         state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
@@ -390,7 +390,6 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
         if part.ref.uid in state.granted:
             state.shrinking[part.ref.uid] = dict(part.left)
             changed(state, part.ref.uid)
-    state.age_claims.looked(state.queues.ledger, state.now)
 
 
 def placement_chosen(state: PreemptorState, _at: Position, event: PlacementChosen) -> None:
@@ -420,7 +419,6 @@ def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
     and for ``MIN_PAUSE_MS`` at least; after this pause, victims that could not leave before may be tried again.
     """
     state.supply += 1
-    state.age_claims.looked(state.queues.ledger, state.now)
     if event.outcome == "expired":
         job = state.queues.jobs.get(event.ref.uid)
         pause = max(state.queues.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)

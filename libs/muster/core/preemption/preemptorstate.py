@@ -20,7 +20,7 @@ from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.jobplaces import occupants_of
 from muster.core.learned import ANY, Durations, RunTimes, kinds_of
 from muster.core.observed.seen import FirstSight
-from muster.core.preemption.heads import AgeClaims, Heads
+from muster.core.preemption.passing import Passing
 from muster.core.queueing.book import RefusalSlot, Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.candidates import Alike, Candidates, Run, basis
@@ -272,11 +272,12 @@ class PreemptorState(StageState):
     """How many jobs may be moved at once; 0: none."""
     moved: dict[str, int] = field(default_factory=dict)
     """uid of a moved job, or of a claimant of moves -> log time (ms), for an hour"""
-    age_claims: AgeClaims = field(default_factory=AgeClaims)
-    """Quota held for age, and the jobs admitted by age claims."""
+    passing: Passing = field(default_factory=Passing)
+    """The order of coming, and what has passed the jobs that wait."""
     service: Service = field(default_factory=Service)
     """The attained service of jobs, and their evictions for service."""
-    heads: Heads = field(default_factory=Heads)
+    near: dict[str, None] = field(default_factory=dict)
+    """queues where a refused job may fit in the rest of the queue's guarantee, or of its share"""
     delayed: dict[str, None] = field(default_factory=dict)
     """uids of workloads with a preemption delay"""
     ends: Ends = field(default_factory=Ends)
@@ -458,8 +459,8 @@ class PreemptorState(StageState):
 
     def may_be_next(self, job: Job) -> bool:
         """Whether the job is in turn, and no quota is held for age for an earlier job of its queue."""
-        for uid in self.age_claims.claims:
-            before = self.queues.jobs.get(uid)
+        for claim in self.queues.ledger.claims.for_age():
+            before = self.queues.jobs.get(claim.uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
                 return False
         return self.in_turn(job)

@@ -520,7 +520,7 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     if claim.kind == "service":
         return bool(ledger.rules_of(claim.queue).least_attained_ms)
     if claim.kind == "age":
-        return bool(ledger.rules_of(claim.queue).age_limit_ms)
+        return ledger.rules_of(claim.queue).ages
     if claim.kind != "guarantee":
         return ledger.nodes[claim.queue].preempts
     names = ledger.guaranteed_of(claim.queue, request)

@@ -179,6 +179,13 @@ def is_down(groups: Counts, left: Counts) -> bool:
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
+class Rest(Struct, frozen=True):
+    """What was idle for the last age claim of a node, and the log time (ms) of the claim's end."""
+
+    idle: Vector
+    since: int
+
+
 class Claims(Struct):
     """All claims in force, and the sums of the held quota."""
 
@@ -204,6 +211,8 @@ class Claims(Struct):
     """uid -> the part that a running cluster releases for a claim"""
     moving: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of a job suspended to start again elsewhere; the charge is not released"""
+    rested: dict[str, Rest] = field(default_factory=dict)
+    """node -> the rest after its last age claim"""
 
     def going(self) -> dict[str, int]:
         """All jobs under an order to be suspended for another job, and not gone yet: {uid: attempt}."""
@@ -214,7 +223,7 @@ class Claims(Struct):
         sums = (_copy(self.firm), _copy(self.promised), _copy(self.total))
         keys = (dict(self.by_uid), {leaf: dict(uids) for leaf, uids in self.of.items()})
         marks = (dict(self.calm), dict(self.aged), dict(self.tall))
-        return Claims(*keys, *marks, *sums, self.leaving, dict(self.cuts), self.moving)
+        return Claims(*keys, *marks, *sums, self.leaving, dict(self.cuts), self.moving, dict(self.rested))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -222,6 +231,8 @@ class Claims(Struct):
         """
         before = self.end(claim.uid)
         if before is not None:
+            if not claim.firm:  # The claim moves up, and has not ended.
+                self.rested.pop(before.top, None)
             claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
             claim.moving = before.moving | claim.moving
@@ -249,6 +260,8 @@ class Claims(Struct):
             self.aged.pop(uid, None)
             self.tall.pop(uid, None)
             self._hold(claim, -1)
+            if claim.idle and not claim.firm:
+                self.rested[claim.top] = Rest(claim.idle, claim.idle_until)
             for victim in claim.partial:
                 self.cuts.pop(victim, None)
         return claim

@@ -316,7 +316,7 @@ def _preemption(event: d.PreemptionProposed) -> str:
         return nodewords.room_proposed(event)
     if not event.victims and not event.partial:
         return say(
-            "{request} is proposed to be held for it: it has waited too long",
+            "{request} is proposed to be held for it: too much later work has passed it",
             request=_request(event.queue, event.request),
         )
     proposed = say("proposed {leaving}", leaving=nodewords.leaving(event))

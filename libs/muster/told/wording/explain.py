@@ -532,12 +532,12 @@ def opened(event: ClaimOpened) -> str:
     if event.kind != "age":
         return say("its queue is owed it, and jobs that are being suspended for others free enough for it, too")
     if not event.promised:
-        return say("it has waited too long")
+        return say("too much later work has passed it")
     by = say(
         "by the declared run times it starts by {promised}, and jobs that end before may pass",
         promised=rfc3339(event.promised),
     )
-    return say("it has waited too long; {by}", by=by)
+    return say("too much later work has passed it; {by}", by=by)
 
 
 def admitted_beside(job: str, declared: int, promised: int) -> str:

@@ -41,6 +41,7 @@ TEMPLATES: dict[str, str] = {
     "with schedulerName: muster in their template get one",
     "retired": "the rule no longer exists; remove the annotation",
     "replaced": "presets no longer exist; write {key}: {value} instead",
+    "no_age_limit": "jobs age as later work passes them, not by time; remove the annotation, or write 0: no job ages",
     "neither": "{value!r} is neither {choices[0]} nor {choices[1]}",
     "not_a_quantity": "{value!r} is not a quantity such as 500m, 4 or 14Gi",
     "negative": "{value!r} is negative",

@@ -268,7 +268,7 @@ WITHHELD: dict[Withheld, str] = {
 STALE: dict[PlanObjection, str] = {
     "not_waiting": "it no longer waits",
     "fits": "it fits without an eviction",
-    "held_for_age": "quota that is freed there is held for {holder}, which has waited longer",
+    "held_for_age": "quota that is freed there is held for {holder}, which too much later work has passed",
     "no_victims": "the plan names no victim",
     "victim_protected": "a victim may no longer be evicted",
     "victim_left": "a victim has left meanwhile",

@@ -45,7 +45,7 @@ def test_no_attempt_comes_twice() -> None:
 
 def test_a_rule_that_says_what_holds_anyway_is_encoded_as_none() -> None:
     """An encoding leaves out defaults: a text that is equal to one, and another object, must not make a difference."""
-    for rules in ({"order": "share"}, {"age-limit": "10m", "order": "share", "reclaim": "enabled"}):
+    for rules in ({"order": "share"}, {"start-timeout": "5m", "order": "share", "reclaim": "enabled"}):
         bench = Bench()
         bench.facts(facts.tree(rules=rules))
         bench.synced()

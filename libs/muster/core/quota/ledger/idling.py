@@ -1,22 +1,25 @@
 """Quota idle for age claims: counted while a claim is in force, and bounded.
 
 No job is suspended for an age claim, so with long jobs the release of enough quota may take days. Meanwhile earlier
-released quota is idle, though other jobs ask for it. A fiftieth of a day's capacity may be idle for one claim: then the
-claim ends.
+released quota is idle, though other jobs ask for it. A two-hundredth of a day's capacity may be idle for a claim, which
+then ends. After each claim its node rests: no more is held there for age until a thousandth was idle, on average.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claims import Claim, Rest
+from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.resources import Vector, add_into
 
 DAY_MS = 24 * 3_600_000
-BUDGET_MS = DAY_MS // 50
+BUDGET_MS = DAY_MS // 200
 """How long the whole limit of the claim's node may be idle for one claim; a part of the limit may be idle for longer.
 """
+
+IDLE_PART = 1000
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -56,12 +59,16 @@ def budget(ledger: Ledger, path: str, name: str) -> int:
     return limit_of(ledger, path, name) * BUDGET_MS
 
 
-def paid_back_ms(ledger: Ledger, path: str, idle: Vector, times: int) -> int:
-    """``times`` multiplied by the time in which the node's whole limit would have been idle for the same
-    amounts, ms.
-    """
-    limits = {name: limit_of(ledger, path, name) for name in idle}
-    return max((idle[name] * times // limit for name, limit in limits.items() if limit), default=0)
+def rests_until(ledger: Ledger, queue: str) -> int:
+    """Log time (ms) until which no quota is held for age at some node of a queue; 0 without a rest."""
+    rested = ledger.claims.rested
+    return max((_paid_back_at(ledger, path, rested[path]) for path in chain_of(queue) if path in rested), default=0)
+
+
+def _paid_back_at(ledger: Ledger, path: str, rest: Rest) -> int:
+    limits = {name: limit_of(ledger, path, name) for name in rest.idle}
+    took = (rest.idle[name] * IDLE_PART // limit for name, limit in limits.items() if limit)
+    return rest.since + max(took, default=0)
 
 
 def limit_of(ledger: Ledger, path: str, name: str) -> int:

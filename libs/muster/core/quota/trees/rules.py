@@ -112,6 +112,13 @@ def _levels(text: str) -> tuple[int, ...]:
     return spans
 
 
+def _ages(text: str) -> bool:
+    """Whether jobs age: ``0`` for never. An earlier build read the time after which a job aged."""
+    if text != "0":
+        raise _wrong("no_age_limit", text)
+    return False
+
+
 def _positive_span(text: str) -> int:
     span = span_ms(text)
     if not span:
@@ -208,7 +215,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "reclaim-grace": ("reclaim_grace_ms", span_ms),
     "protect-evicted": ("protect_ms", span_ms),
     "preempt-lower-priority": ("preempt_lower_priority", yes_or_no),
-    "age-limit": ("age_limit_ms", span_ms),
+    "age-limit": ("ages", _ages),
     "claim": ("claim_ms", span_ms),
     "running-timeout": ("running_timeout_ms", span_ms),
     "start-timeout": ("start_timeout_ms", span_ms),

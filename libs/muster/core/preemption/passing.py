@@ -1,0 +1,134 @@
+"""Ageing: a waiting job ages as later work passes it.
+
+Work that came to wait after a job and started before it has passed the job, at each node of the tree that both share;
+work of higher priority does not count. A job is *aged* once ``MULTIPLE`` times its own width has passed it. Where jobs
+start in the order of coming no job ages, however long the line is.
+
+Starts are counted together: a node looks at the jobs that wait below it once an eighth of its limit has started there
+since its last look.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, field
+
+from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger.idling import limit_of
+from muster.model.resources import Vector, add_into
+
+MULTIPLE = 8
+LOOK_PART = 8
+MOST_STARTS = 256
+"""A node looks after so many starts at the latest."""
+
+
+class Wait(Struct):
+    """A job that waits, or runs."""
+
+    number: int
+    """The place in the order of coming; a job stopped in its run counts as a new one."""
+    passed: dict[str, Vector] = field(default_factory=dict)
+    """node -> the amounts that have passed the job there, as of the node's last look"""
+
+    def is_aged_at(self, path: str, name: str, asked: int) -> bool:
+        return asked > 0 and self.passed.get(path, {}).get(name, 0) >= MULTIPLE * asked
+
+
+class Start(Struct, frozen=True):
+    priority: int
+    number: int
+    amounts: Vector
+
+
+class Starts(Struct):
+    """The starts at a node since its last look."""
+
+    begun: list[Start] = field(default_factory=list)
+    total: Vector = field(default_factory=dict)
+
+
+class Passing(Struct):
+    """The order in which jobs came to wait, and what has passed those that still wait."""
+
+    came: int = 0
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """uid -> a job that waits, or runs"""
+    starts: dict[str, Starts] = field(default_factory=dict)
+    """node with a limit -> its starts"""
+    aged: dict[str, None] = field(default_factory=dict)
+    """uids of waiting jobs that have aged at some node, as of the last looks"""
+
+    def comes(self, uid: str) -> None:
+        """A job is queued; where it has not run since it was queued first, it keeps its number."""
+        if uid not in self.waits:
+            self.came += 1
+            self.waits[uid] = Wait(self.came)
+
+    def started(self, job: Job, queues: Queues) -> None:
+        wait = self.waits.get(job.ref.uid)
+        if wait is None:
+            return
+        wait.passed.clear()
+        self.aged.pop(job.ref.uid, None)
+        if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
+            self.starts.clear()
+            return
+        start = Start(job.priority, wait.number, counted(job.demand))
+        for path in chain_of(job.queue):
+            limits = {name: limit_of(queues.ledger, path, name) for name in start.amounts}
+            if not any(limits.values()):
+                continue
+            starts = self.starts.setdefault(path, Starts())
+            starts.begun.append(start)
+            add_into(starts.total, start.amounts)
+            much = any(starts.total.get(name, 0) * LOOK_PART >= limit for name, limit in limits.items() if limit)
+            if much or len(starts.begun) >= MOST_STARTS:
+                self._look(path, queues)
+
+    def left(self, uid: str) -> None:
+        """The job was stopped in its run, or is gone."""
+        self.waits.pop(uid, None)
+        self.aged.pop(uid, None)
+
+    def in_order(self) -> list[str]:
+        """The aged jobs that still wait; the first to come is first."""
+        return sorted(self.aged, key=lambda uid: self.waits[uid].number)
+
+    def _look(self, path: str, queues: Queues) -> None:
+        """Add the starts at a node to the amounts that have passed the jobs waiting below."""
+        by_priority: dict[int, list[Start]] = {}
+        for start in self.starts.pop(path).begun:
+            by_priority.setdefault(start.priority, []).append(start)
+        later = {priority: _from_each(begun) for priority, begun in by_priority.items()}
+        newest = max(numbers[-1] for numbers, _ in later.values())
+        for job in _waiting_below(path, queues):
+            wait = self.waits.get(job.ref.uid)
+            if wait is None or wait.number > newest:
+                continue
+            for priority, (numbers, amounts) in later.items():
+                at = bisect_right(numbers, wait.number)
+                if priority <= job.priority and at < len(numbers):
+                    add_into(wait.passed.setdefault(path, {}), amounts[at])
+            if any(wait.is_aged_at(path, name, asked) for name, asked in counted(job.demand).items()):
+                self.aged[job.ref.uid] = None
+
+
+def _from_each(begun: list[Start]) -> tuple[list[int], list[Mapping[str, int]]]:
+    """(the numbers of starts, sorted; the sums of amounts from each number on)."""
+    order = sorted(begun, key=lambda start: start.number)
+    sums: list[Mapping[str, int]] = []
+    total: Vector = {}
+    for start in reversed(order):
+        add_into(total, start.amounts)
+        sums.append(dict(total))
+    return [start.number for start in order], sums[::-1]
+
+
+def _waiting_below(path: str, queues: Queues) -> Iterator[Job]:
+    lines = queues.book.lines
+    below = [path] if path in lines else [queue for queue in lines if queue.startswith(f"{path}/")]
+    return (queues.jobs[place.uid] for queue in below for place, _ in lines[queue])
