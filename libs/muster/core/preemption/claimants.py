@@ -195,7 +195,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         if own is not None:
             if not own.is_outgrown(refusal.path for refusal in refusals):
                 continue
-        elif not state.passing.waits[job.ref.uid].is_aged_at(top.path, top.resource, top.asked):
+        elif not state.passing.arrivals[job.ref.uid].is_aged_at(top.path, top.resource, top.asked):
             continue
         if not is_current(state.queues, job) or owing.beside(job.queue, job.demand) is not None:
             continue

@@ -26,7 +26,7 @@ MOST_STARTS = 256
 """A node looks after so many starts at the latest."""
 
 
-class Wait(Struct):
+class Arrival(Struct):
     """A job that waits, or runs."""
 
     number: int
@@ -38,7 +38,7 @@ class Wait(Struct):
         return asked > 0 and self.passed.get(path, {}).get(name, 0) >= MULTIPLE * asked
 
 
-class Start(Struct, frozen=True):
+class LaterStart(Struct, frozen=True):
     priority: int
     number: int
     amounts: Vector
@@ -47,7 +47,7 @@ class Start(Struct, frozen=True):
 class Starts(Struct):
     """The starts at a node since its last look."""
 
-    begun: list[Start] = field(default_factory=list)
+    begun: list[LaterStart] = field(default_factory=list)
     total: Vector = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class Passing(Struct):
     """The order in which jobs came to wait, and what has passed those that still wait."""
 
     came: int = 0
-    waits: dict[str, Wait] = field(default_factory=dict)
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
     """uid -> a job that waits, or runs"""
     starts: dict[str, Starts] = field(default_factory=dict)
     """node with a limit -> its starts"""
@@ -64,20 +64,20 @@ class Passing(Struct):
 
     def comes(self, uid: str) -> None:
         """A job is queued; where it has not run since it was queued first, it keeps its number."""
-        if uid not in self.waits:
+        if uid not in self.arrivals:
             self.came += 1
-            self.waits[uid] = Wait(self.came)
+            self.arrivals[uid] = Arrival(self.came)
 
     def started(self, job: Job, queues: Queues) -> None:
-        wait = self.waits.get(job.ref.uid)
-        if wait is None:
+        arrival = self.arrivals.get(job.ref.uid)
+        if arrival is None:
             return
-        wait.passed.clear()
+        arrival.passed.clear()
         self.aged.pop(job.ref.uid, None)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
             self.starts.clear()
             return
-        start = Start(job.priority, wait.number, counted(job.demand))
+        start = LaterStart(job.priority, arrival.number, counted(job.demand))
         for path in chain_of(job.queue):
             limits = {name: limit_of(queues.ledger, path, name) for name in start.amounts}
             if not any(limits.values()):
@@ -91,33 +91,33 @@ class Passing(Struct):
 
     def left(self, uid: str) -> None:
         """The job was stopped in its run, or is gone."""
-        self.waits.pop(uid, None)
+        self.arrivals.pop(uid, None)
         self.aged.pop(uid, None)
 
     def in_order(self) -> list[str]:
         """The aged jobs that still wait; the first to come is first."""
-        return sorted(self.aged, key=lambda uid: self.waits[uid].number)
+        return sorted(self.aged, key=lambda uid: self.arrivals[uid].number)
 
     def _look(self, path: str, queues: Queues) -> None:
         """Add the starts at a node to the amounts that have passed the jobs waiting below."""
-        by_priority: dict[int, list[Start]] = {}
+        by_priority: dict[int, list[LaterStart]] = {}
         for start in self.starts.pop(path).begun:
             by_priority.setdefault(start.priority, []).append(start)
         later = {priority: _from_each(begun) for priority, begun in by_priority.items()}
         newest = max(numbers[-1] for numbers, _ in later.values())
         for job in _waiting_below(path, queues):
-            wait = self.waits.get(job.ref.uid)
-            if wait is None or wait.number > newest:
+            arrival = self.arrivals.get(job.ref.uid)
+            if arrival is None or arrival.number > newest:
                 continue
             for priority, (numbers, amounts) in later.items():
-                at = bisect_right(numbers, wait.number)
+                at = bisect_right(numbers, arrival.number)
                 if priority <= job.priority and at < len(numbers):
-                    add_into(wait.passed.setdefault(path, {}), amounts[at])
-            if any(wait.is_aged_at(path, name, asked) for name, asked in counted(job.demand).items()):
+                    add_into(arrival.passed.setdefault(path, {}), amounts[at])
+            if any(arrival.is_aged_at(path, name, asked) for name, asked in counted(job.demand).items()):
                 self.aged[job.ref.uid] = None
 
 
-def _from_each(begun: list[Start]) -> tuple[list[int], list[Mapping[str, int]]]:
+def _from_each(begun: list[LaterStart]) -> tuple[list[int], list[Mapping[str, int]]]:
     """(the numbers of starts, sorted; the sums of amounts from each number on)."""
     order = sorted(begun, key=lambda start: start.number)
     sums: list[Mapping[str, int]] = []

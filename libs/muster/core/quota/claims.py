@@ -179,7 +179,7 @@ def is_down(groups: Counts, left: Counts) -> bool:
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
-class Rest(Struct, frozen=True):
+class IdleRest(Struct, frozen=True):
     """What was idle for the last age claim of a node, and the log time (ms) of the claim's end."""
 
     idle: Vector
@@ -211,7 +211,7 @@ class Claims(Struct):
     """uid -> the part that a running cluster releases for a claim"""
     moving: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of a job suspended to start again elsewhere; the charge is not released"""
-    rested: dict[str, Rest] = field(default_factory=dict)
+    rested: dict[str, IdleRest] = field(default_factory=dict)
     """node -> the rest after its last age claim"""
 
     def going(self) -> dict[str, int]:
@@ -261,7 +261,7 @@ class Claims(Struct):
             self.tall.pop(uid, None)
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
-                self.rested[claim.top] = Rest(claim.idle, claim.idle_until)
+                self.rested[claim.top] = IdleRest(claim.idle, claim.idle_until)
             for victim in claim.partial:
                 self.cuts.pop(victim, None)
         return claim

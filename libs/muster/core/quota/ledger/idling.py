@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.claims import Claim, Rest
+from muster.core.quota.claims import Claim, IdleRest
 from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.resources import Vector, add_into
@@ -65,7 +65,7 @@ def rests_until(ledger: Ledger, queue: str) -> int:
     return max((_paid_back_at(ledger, path, rested[path]) for path in chain_of(queue) if path in rested), default=0)
 
 
-def _paid_back_at(ledger: Ledger, path: str, rest: Rest) -> int:
+def _paid_back_at(ledger: Ledger, path: str, rest: IdleRest) -> int:
     limits = {name: limit_of(ledger, path, name) for name in rest.idle}
     took = (rest.idle[name] * IDLE_PART // limit for name, limit in limits.items() if limit)
     return rest.since + max(took, default=0)
