@@ -7,7 +7,7 @@ gang keeps its quota for a while; otherwise the quota is released.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from muster.core.gang.heldplaces import groups_of
 from muster.core.gang.jobplaces import asks_of
 from muster.core.gang.newnodes import Growing
 from muster.core.gang.placer import PodGangPlacer
+from muster.core.gang.podgangs import NodeClaim
 from muster.core.placement.place import place
 from muster.core.placement.view import Kept, View
 from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
@@ -79,10 +80,20 @@ class GangAdmitter(Stage[AdmitterState]):
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         yield from nodeclaims.over(state)
-        mine, ordered = {claim.key for claim in nodeclaims.standing(state)}, dict.fromkeys(plantrials.kept(state))
+        claims, ordered = nodeclaims.standing(state), dict.fromkeys(plantrials.kept(state))
+        mine = {claim.key for claim in claims}
         if state.placement.strategy is not None and (state.reservations or state.unplaced or state.pods.open or mine):
             yield from self._served(state, view, placer, ordered, mine - ordered.keys())  # else nothing is placed
-        yield from self._claimants(state, view, placer)
+        owed = [claim for claim in claims if nodeclaims.is_owed(state, claim)]
+        yield from self._claimants(state, view, placer, owed)
+        plain = [
+            reservation
+            for reservation in state.reservations.values()
+            if not reservation.room_until and reservation.ref.uid not in mine and reservation.ref.uid not in ordered
+        ]
+        if state.placement.strategy is not None:
+            yield from self._owed(state, view, placer, plain, before_claims=len(owed) < len(claims))
+        yield from self._claimants(state, view, placer, [claim for claim in claims if claim not in owed])
         if state.placement.strategy is None:
             native = state.placement.mode == "native"
             for uid, reservation in state.reservations.items():
@@ -94,7 +105,8 @@ class GangAdmitter(Stage[AdmitterState]):
                         nodes=queued_as(state.queued, uid).nodes,
                     )
         else:
-            yield from self._others(state, view, placer, {*mine, *ordered})
+            borrow = [reservation for reservation in plain if not reservation.owed]
+            yield from self._borrowers(state, view, placer, borrow, claimed=bool(claims))
         yield from placer.decisions_due()
 
     @staticmethod
@@ -132,22 +144,28 @@ class GangAdmitter(Stage[AdmitterState]):
                 view.undo(mark)
 
     @staticmethod
-    def _others(state: AdmitterState, view: View, placer: PodGangPlacer, kept: Container[str]) -> Iterator[Decision]:
-        """The jobs with quota and without kept places: first jobs within a guarantee, then unplaced jobs within a
-        guarantee, then borrowers.
+    def _owed(
+        state: AdmitterState, view: View, placer: PodGangPlacer, plain: Sequence[Reservation], *, before_claims: bool
+    ) -> Iterator[Decision]:
+        """The jobs with quota within a guarantee, in nobody's kept places. Nodes claimed by others are open to these
+        jobs, and to unplaced jobs within a guarantee.
         """
         hopeless: dict[str, Shortage] = {}
-        """Request without a place -> shortage: no further job with the same request is tried in this commit."""
-        plain = [
-            reservation
-            for reservation in state.reservations.values()
-            if not reservation.room_until and reservation.ref.uid not in kept
-        ]
         for reservation in plain:
             if reservation.owed:
                 yield from _tried(state, view, reservation, hopeless, placer)
-        borrow, mark, acted = [reservation for reservation in plain if not reservation.owed], view.mark(), False
-        trials = [placelines.owed_first(state, view)] if borrow else []
+        if before_claims:
+            yield from _owed_first(state, view)
+
+    @staticmethod
+    def _borrowers(
+        state: AdmitterState, view: View, placer: PodGangPlacer, borrow: Sequence[Reservation], *, claimed: bool
+    ) -> Iterator[Decision]:
+        """The jobs with quota and without kept places that borrow, after unplaced jobs within a guarantee."""
+        hopeless: dict[str, Shortage] = {}
+        """Request without a place -> shortage: no further job with the same request is tried in this commit."""
+        mark, acted = view.mark(), False
+        trials = [placelines.owed_first(state, view)] if borrow and not claimed else []
         for decision in chain(*trials, *(_tried(state, view, reservation, hopeless, placer) for reservation in borrow)):
             acted = True
             yield decision
@@ -155,13 +173,14 @@ class GangAdmitter(Stage[AdmitterState]):
             view.undo(mark)
 
     @staticmethod
-    def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
+    def _claimants(
+        state: AdmitterState, view: View, placer: PodGangPlacer, claims: Sequence[NodeClaim]
+    ) -> Iterator[Decision]:
         """The gangs with claimed nodes come before other gangs, each beside the room kept for the other claims. The
         nodes of a gang without places now are kept for the gang.
 
         A job with suspended victims has been tried before: its plan was tried without regard to kept places.
         """
-        claims = nodeclaims.standing(state)
         kept = {
             claim.key: nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim))
             for claim in reversed(claims[1:])
@@ -223,6 +242,16 @@ class GangAdmitter(Stage[AdmitterState]):
         if leaked:
             violations.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))
         return [*violations, *binding.check(state)]
+
+
+def _owed_first(state: AdmitterState, view: View) -> Iterator[Decision]:
+    """Unplaced jobs within a guarantee that have room are tried again; without such a job the view is as before."""
+    mark, found = view.mark(), False
+    for decision in placelines.owed_first(state, view):
+        found = True
+        yield decision
+    if not found:
+        view.undo(mark)
 
 
 def _fits(state: AdmitterState, view: View, uid: str) -> bool:

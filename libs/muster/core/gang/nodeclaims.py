@@ -54,6 +54,12 @@ def standing(state: AdmitterState) -> list[NodeClaim]:
     return [claim for claim in state.pods.claims.values() if _outcome(state, claim) is None]
 
 
+def is_owed(state: AdmitterState, claim: NodeClaim) -> bool:
+    """Whether the claim is of a job within a guarantee."""
+    job = state.reservations.get(claim.key) or state.unplaced.get(claim.key)
+    return job is not None and job.owed
+
+
 def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) -> bool:
     """Whether a further claim is possible: there are fewer than ``MOST``, or a claim of a younger gang may end."""
     return len(others) < MOST or any(_yields(state, claim, since) for claim in others)
