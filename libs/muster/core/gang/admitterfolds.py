@@ -32,6 +32,7 @@ from muster.events.facts import (
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.placing import PodRules
+from muster.model.resources import Vector, scaled, summed
 
 DEVICES_GO_MS = 5 * 60_000
 """The longest wait of a job, after its victims have left, for the end of the keepers of their devices."""
@@ -150,6 +151,9 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
     if reservation is not None:
         del state.reservations[event.ref.uid]
         state.waits.pop(event.ref.uid, None)
+        if event.placements:
+            queued = queued_as(state.queued, event.ref.uid)
+            nodeclaims.passed(state, queued.came, queued.rank[0], _amounts(event))
         placelines.forget(state, event.ref.uid)
         state.admitted[event.ref.uid] = event.attempt
         if event.placements:
@@ -159,12 +163,17 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
             state.ledger.mix.learn(pods.request, pods.rules, pods.count)
 
 
+def _amounts(event: GangAdmitted) -> Vector:
+    each = {pods.name: pods.request for pods in event.pod_sets}
+    return summed(scaled(each.get(place.pod_set, {}), place.count) for place in event.placements)
+
+
 def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
     reservation = _reservation(state, event)
     if reservation is not None:
         reservation.shortage, reservation.until = event.shortage, event.until
         reservation.told, reservation.growth = at.at, event.growth
-        nodeclaims.in_vain(state, event.ref.uid, at.at)
+        nodeclaims.in_vain(state, event.ref, at.at)
 
 
 def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
@@ -172,7 +181,7 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     if reservation is not None:
         reservation.deferred = True
         reservation.in_vain = any(refusal.why == "in_vain" for refusal in event.refusals)
-        nodeclaims.in_vain(state, event.ref.uid, at.at)
+        nodeclaims.in_vain(state, event.ref, at.at)
 
 
 def given_back(state: AdmitterState, _at: Position, event: PlacesReleased) -> None:

@@ -33,6 +33,8 @@ class QueuedAs(Struct):
     attempt: int = 0
     rank: tuple[int, int] = (0, 0)
     """(negated priority, place in the queue in ms since the epoch)."""
+    came: int = 0
+    """Log time (ms) of the first attempt since the job last ran."""
     placement: str = ""
     """The layout of the pods on nodes asked for by the queue, as last decided; empty: the layout of the cell."""
     nodes: dict[str, FlavorNodes] = field(default_factory=dict)

@@ -13,17 +13,20 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from muster.core.gang.admitterstate import AdmitterState, Reservation, Unplaced
+from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
 from muster.core.gang.jobplaces import asks_of, placements
 from muster.core.gang.podgangs import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.placement.needs import NodeClass, need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Cause, Decision
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
+from muster.model.resources import Vector, add_into, scaled, summed
 from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000
@@ -38,7 +41,7 @@ Outcome = Literal["placed", "gone", "expired", "changed", "yielded"]
 
 def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
     """Log time (ms) from which a gang of pods without a place may claim nodes."""
-    return _from(gang.claimant, state.placement.claim_ms or AGE_MS)
+    return max(gang.claimant.since + AGE_MS, _from(gang.claimant))
 
 
 def may_claim(state: AdmitterState, gang: PodGang) -> bool:
@@ -65,11 +68,30 @@ def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) ->
     return len(others) < MOST or any(_yields(state, claim, since) for claim in others)
 
 
-def _from(claimant: Claimant, age: int) -> int:
-    """Log time (ms) from which a gang may claim nodes: after the age limit, and two claim times
-    after its last claim.
+def _from(claimant: Claimant) -> int:
+    """Log time (ms) from which an aged gang may claim nodes: two claim times after its last claim."""
+    return max(claimant.since, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
+
+
+def passed(state: AdmitterState, came: int, below: int, amounts: Vector) -> None:
+    """Work that came to wait at log time ``came`` (ms), with the negated priority ``below``, has its places."""
+    for uid, claimant in state.waits.items():
+        if came > claimant.since and below >= queued_as(state.queued, uid).rank[0]:
+            add_into(claimant.passed, amounts)
+
+
+def has_aged(state: AdmitterState, claimant: Claimant, asks: Sequence[Ask]) -> bool:
+    """Whether quota is held for the gang, or work of many times the gang's own width has passed the gang, in the
+    resource that the gang needs most.
     """
-    return max(claimant.since + age, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
+    if claimant.held is not None:
+        return True
+    if not claimant.passed:
+        return False
+    wanted, scale = summed(scaled(ask.request, ask.count) for ask in asks), state.ledger.scale
+    most = max(wanted, key=lambda name: wanted[name] * 10**9 // scale.get(name, 10**18), default="")
+    asked = wanted.get(most, 0)
+    return 0 < asked * MULTIPLE <= claimant.passed.get(most, 0)
 
 
 # --- what becomes of claims -------------------------------------------------------------------------------------
@@ -81,6 +103,22 @@ def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
     claimant = _claimant(state, claim)
     if claimant is not None:
         claimant.claimed = at.at
+        claimant.passed.clear()
+
+
+def held(state: AdmitterState, at: Position, event: ClaimOpened) -> None:
+    """Quota is held for an aged job: nodes are due to the job, too."""
+    if event.kind == "age" and event.ref.uid in state.gangs:
+        state.waits.setdefault(event.ref.uid, Claimant(at.at, event.ref)).held = Cause(at.seq, at.item)
+
+
+def given_up(state: AdmitterState, at: Position, event: ClaimEnded) -> None:
+    """No quota is held any more, and no nodes are."""
+    claimant, claim = state.waits.get(event.ref.uid), state.pods.claims.get(event.ref.uid)
+    if claimant is not None and claimant.held is not None:
+        claimant.held = None
+        if claim is not None:
+            claim.until = at.at
 
 
 def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
@@ -266,9 +304,9 @@ def _leaving(state: AdmitterState) -> list[str]:
 # --- gangs of jobs ----------------------------------------------------------------------------------------------
 
 
-def in_vain(state: AdmitterState, uid: str, now: int) -> None:
+def in_vain(state: AdmitterState, ref: Ref, now: int) -> None:
     """A job has found no place. The age of the job counts from the first search, over any number of attempts."""
-    state.waits.setdefault(uid, Claimant(now))
+    state.waits.setdefault(ref.uid, Claimant(now, ref))
 
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
@@ -276,36 +314,40 @@ def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
     state.waits.pop(event.ref.uid, None)
 
 
-def claim_of_job(
-    state: AdmitterState, job: Reservation | Unplaced, asks: Sequence[Ask]
+def claim_of_job(state: AdmitterState, job: Reservation, asks: Sequence[Ask]) -> list[NodesClaimed | NodesClaimEnded]:
+    """The nodes claimed by a job with quota and without a place; empty where the job may not claim."""
+    return _claim_of_job(state, job.ref, job.cause, asks)
+
+
+def _claim_of_job(
+    state: AdmitterState, ref: Ref, cause: Cause, asks: Sequence[Ask]
 ) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes claimed by a job without a place; empty where the job may not claim."""
-    ref, mode = job.ref, state.placement.strategy
+    mode = state.placement.strategy
     if mode is None or not 0 < job_may_claim_at(state, ref.uid) <= state.now:
         return []
-    return _claims(state, state.waits[ref.uid].since, job.cause, ref.key, ref, asks, mode)
+    return _claims(state, state.waits[ref.uid].since, cause, ref.key, ref, asks, mode)
 
 
-def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes claimed by the oldest unplaced job that may claim; empty without such a job."""
+def of_aged(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
+    """The nodes claimed by the oldest job without quota that may claim; empty without such a job."""
     tried = set[str]()
-    may = [uid for at, uid in unplaced_may_claim(state) if at <= state.now]
+    may = [uid for at, uid in aged_may_claim(state) if at <= state.now]
     for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
-        unplaced = state.unplaced[uid]
-        if unplaced.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
+        asks, unplaced, claimant = asks_of(state, state.gangs[uid]), state.unplaced.get(uid), state.waits[uid]
+        cause, key = unplaced.cause if unplaced is not None else claimant.held, repr(asks)
+        if claimant.ref is None or cause is None or key in tried or not could_have_places(state, asks):
             continue
-        tried.add(unplaced.key)
-        decisions = claim_of_job(state, unplaced, asks)
+        tried.add(key)
+        decisions = _claim_of_job(state, claimant.ref, cause, asks)
         if decisions:
             return decisions
     return []
 
 
-def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
-    """(log time (ms) from which the job may claim nodes, uid) of every unplaced job."""
-    age, waits, gangs = state.placement.claim_ms, state.waits, state.gangs
-    mine = (uid for uid in state.unplaced if uid in waits and gangs[uid].waits) if age else ()
-    return [(_from(waits[uid], age), uid) for uid in mine]
+def aged_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
+    """(log time (ms) from which the job may claim nodes, uid) of every aged job without quota."""
+    mine = (uid for uid in state.waits if uid not in state.reservations and uid in state.gangs)
+    return [(at, uid) for uid in mine if state.gangs[uid].waits and (at := job_may_claim_at(state, uid))]
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
@@ -326,8 +368,10 @@ def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
 
 def job_may_claim_at(state: AdmitterState, uid: str) -> int:
     """Log time (ms) from which a job may claim nodes; 0 where the job may not."""
-    age, claimant = state.placement.claim_ms, state.waits.get(uid)
-    return _from(claimant, age) if age and claimant is not None else 0
+    claimant, gang = state.waits.get(uid), state.gangs.get(uid)
+    if claimant is None or gang is None or not has_aged(state, claimant, asks_of(state, gang)):
+        return 0
+    return _from(claimant)
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:

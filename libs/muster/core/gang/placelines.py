@@ -46,11 +46,13 @@ GROW_AGAIN_MS = 60_000
 """The time until nodes of a pool are waited for again, after such nodes did not come."""
 
 
-def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
+def queued(state: AdmitterState, at: Position, event: WorkloadQueued) -> None:
     """The job is tried again, in its place in the queue."""
     uid, rank = event.ref.uid, (-event.priority, event.rank or event.queued_at)
+    before = queued_as(state.queued, uid)
     state.queued[uid] = replace(
-        queued_as(state.queued, uid),
+        before,
+        came=before.came or at.at,
         attempt=event.attempt,
         rank=rank,
         nodes=event.nodes,
@@ -254,7 +256,7 @@ def retries_due(
     """The jobs to try again; without such jobs, the nodes claimed by an unplaced job. ``view``: without the places kept
     for other jobs.
     """
-    if not (state.unplaced or state.passed):
+    if not (state.unplaced or state.passed or state.waits):
         return
     mode = state.placement.strategy
     if mode is None:
@@ -288,7 +290,7 @@ def retries_due(
         if index + 1 < len(line) and _may_fit(state.lines[key], left):
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
-        yield from nodeclaims.of_unplaced(state)
+        yield from nodeclaims.of_aged(state)
 
 
 def _in_line(state: AdmitterState, head: LinePlace) -> Unplaced:
@@ -376,10 +378,10 @@ def _found(unplaced: Unplaced, *, growth: bool = False) -> PlacesFound:
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
-    if not (state.unplaced or state.passed):
+    if not (state.unplaced or state.passed or state.waits):
         return
     times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     if state.placement.strategy is not None:
         times += [until for until, _ in state.found.values()]
-        times += [at for at, uid in nodeclaims.unplaced_may_claim(state) if uid not in state.pods.claims]
+        times += [at for at, uid in nodeclaims.aged_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]

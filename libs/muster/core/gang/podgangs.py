@@ -22,6 +22,7 @@ from muster.model.keys import Position, Ref
 from muster.model.places import Placement
 from muster.model.pools import Growth
 from muster.model.problem import FieldProblem
+from muster.model.resources import Vector
 from muster.model.workload import DEFAULT_SCHEDULER, PodState
 
 # --- what is known ----------------------------------------------------------------------------------------------------
@@ -76,12 +77,18 @@ class Told(Struct):
 
 
 class Claimant(Struct):
-    """The waiting times of a gang of pods or of a job, for claims on nodes."""
+    """The wait of a gang of pods or of a job for nodes, for claims on nodes."""
 
     since: int = 0
     """Log time (ms) of the first notice without a place; 0 before."""
+    ref: Ref | None = None
+    """The job; None for a gang of pods."""
     claimed: int = 0
     """Log time (ms) of the last claim."""
+    passed: Vector = field(default_factory=dict)
+    """The amounts placed since for work that came later; since the last claim, if any."""
+    held: Cause | None = None
+    """The opening of a claim for age that holds quota for the job."""
 
 
 class NodeClaim(Struct):
