@@ -28,11 +28,14 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
     """The pods of the decision have a node; no pod has, where a pod is gone by now."""
     if any(place.ref.uid not in state.pods.gang_of for place in event.pods):
         return
+    came = min((gang.since for key in event.gangs if (gang := state.pods.gangs.get(key)) is not None), default=0)
+    amounts: Vector = {}
     for place in event.pods:
         pod = state.pods.pods.get(place.ref.uid)
         if pod is None or not podgangs.place_pod(state.pods, place, Cause(at.seq, at.item), event.bind_until):
             continue
         admitterstate.arrived(state, replace(pod, node=place.node))
+        add_into(amounts, pod.request)
         rules = replace(pod.rules, labels=pod.labels)
         occupant = Occupant(
             place.node,
@@ -48,6 +51,7 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)
     podgangs.passed(state.pods, event.gangs)
+    nodeclaims.passed(state, came, 0, amounts)
 
 
 def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
@@ -129,7 +133,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if gang.told is not None and gang.told.refused:
             times.append(gang.told.at + TELL_AGAIN_MS)
         if gang.claimant.since:
-            times += [gang.claimant.since + STARVED_MS, nodeclaims.may_claim_at(state, gang)]
+            times += [gang.claimant.since + STARVED_MS, nodeclaims.may_claim_from(gang.claimant)]
         yield from (at for at in times if at > now)
 
 

@@ -29,8 +29,6 @@ from muster.model.places import Placement, Shortage
 from muster.model.resources import Vector, add_into, scaled, summed
 from muster.model.strategies import Strategy
 
-AGE_MS = 10 * 60_000
-"""The time of tries without a result before a gang of pods may claim nodes, where the setting is 0."""
 CLAIM_MS = 30 * 60_000
 """The duration of a claim, and of the pause after the claim before the gang may claim again."""
 MOST = 8
@@ -39,17 +37,15 @@ MOST = 8
 Outcome = Literal["placed", "gone", "expired", "changed", "yielded"]
 
 
-def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
-    """Log time (ms) from which a gang of pods without a place may claim nodes."""
-    return max(gang.claimant.since + AGE_MS, _from(gang.claimant))
+def may_claim(state: AdmitterState, gang: PodGang, asks: Callable[[], Sequence[Ask]]) -> bool:
+    """Whether a gang of pods without a place may claim nodes now: the gang has aged, and a claim is possible.
 
-
-def may_claim(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether a gang of pods without a place may claim nodes now: the gang is old enough, and a claim is possible."""
-    since = gang.claimant.since
-    if not since or state.now < may_claim_at(state, gang) or gang.key in state.pods.claims:
+    ``asks``: the request of the gang.
+    """
+    claimant = gang.claimant
+    if not claimant.passed or state.now < may_claim_from(claimant) or gang.key in state.pods.claims:
         return False
-    return _may_stand(state, since, standing(state))
+    return has_aged(state, claimant, asks()) and _may_stand(state, claimant.since, standing(state))
 
 
 def standing(state: AdmitterState) -> list[NodeClaim]:
@@ -68,7 +64,7 @@ def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) ->
     return len(others) < MOST or any(_yields(state, claim, since) for claim in others)
 
 
-def _from(claimant: Claimant) -> int:
+def may_claim_from(claimant: Claimant) -> int:
     """Log time (ms) from which an aged gang may claim nodes: two claim times after its last claim."""
     return max(claimant.since, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
 
@@ -77,6 +73,10 @@ def passed(state: AdmitterState, came: int, below: int, amounts: Vector) -> None
     """Work that came to wait at log time ``came`` (ms), with the negated priority ``below``, has its places."""
     for uid, claimant in state.waits.items():
         if came > claimant.since and below >= queued_as(state.queued, uid).rank[0]:
+            add_into(claimant.passed, amounts)
+    for key in state.pods.open:
+        claimant = state.pods.gangs[key].claimant
+        if came > claimant.since > 0:
             add_into(claimant.passed, amounts)
 
 
@@ -230,7 +230,7 @@ def in_the_way(
 
 def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: Strategy) -> Sequence[Decision]:
     """The nodes claimed by a gang of pods after another search without a place; empty where the gang may not claim."""
-    if not may_claim(state, gang):
+    if not may_claim(state, gang, lambda: asks):
         return []
     return _claims(state, gang.claimant.since, gang.cause, gang.key, None, asks, strategy)
 
@@ -371,7 +371,7 @@ def job_may_claim_at(state: AdmitterState, uid: str) -> int:
     claimant, gang = state.waits.get(uid), state.gangs.get(uid)
     if claimant is None or gang is None or not has_aged(state, claimant, asks_of(state, gang)):
         return 0
-    return _from(claimant)
+    return may_claim_from(claimant)
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:

@@ -104,7 +104,7 @@ class PodGangPlacer:
             self._looked = len(taken)
         if ledger.averse or self._apart:
             return False  # Pods with the same request may differ in their labels.
-        if not self.claimed and nodeclaims.may_claim(state, gang):
+        if not self.claimed and nodeclaims.may_claim(state, gang, lambda: self._asks_of(unit_of(state, gang))):
             return False
         return self._any or podunits.told_lately(self._state, gang) or self._told_the_same(gang, parked)
 
@@ -138,7 +138,7 @@ class PodGangPlacer:
                 yield from self._tell(unit, gang, why[gang.key])
 
     def _claim(self, unit: Unit) -> Iterator[Decision]:
-        """A single gang at a time claims nodes: the first that has waited too long, and would ever fit."""
+        """A single gang at a time claims nodes: the first that has aged, and would ever fit."""
         if not self.claimed:
             claims = nodeclaims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
             self.claimed = bool(claims)

@@ -380,6 +380,7 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
     gang.started = True
     if not gang.waiting:
         gang.told, gang.by, gang.claimant.since, gang.cycle_since = None, "", 0, 0
+        gang.claimant.passed.clear()
     gang.growth, gang.growth_until = None, 0
     _reopen(state, gang)
     return True
