@@ -72,7 +72,6 @@ async def running(
     cell: str = "",
     profile: str = "kube-queue",
     placement: PlacementMode = "off",
-    claim_s: int = 600,
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced"] = "NonMemoryEnforced",
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
@@ -93,7 +92,6 @@ async def running(
         health_port=-1,
         profile="lean" if profile == "lean" else "kube-queue",
         placement=placement,
-        placement_claim_s=claim_s,
         gpu_sharing_mode=gpu_sharing_mode,
     )
 

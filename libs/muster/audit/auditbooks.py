@@ -212,7 +212,7 @@ class AuditedClaim(Struct):
     """The amounts held for a job.
 
     Other jobs were ordered to leave for the job; or, without victims, the job awaits the leavings of other orders, or
-    has waited too long.
+    later work has passed the job.
     """
 
     shape: tuple[object, ...]

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from muster.audit.auditbooks import Finding, Trees
 from muster.events.base import Cause, Event
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     GangAdmitted,
     GangAwaitingNodes,
@@ -25,17 +26,26 @@ from muster.events.decisions import (
     QuotaTreeRemoved,
     WorkloadAdopted,
     WorkloadDequeued,
+    WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersKept, WorkersRemoved
 from muster.events.envelope import Commit, Stored
-from muster.events.facts import NodePoolsObserved, PodGone, PodGroupGone, PodGroupObserved, PodObserved, WorkloadGone
+from muster.events.facts import (
+    NodePoolsObserved,
+    PodGone,
+    PodGroupGone,
+    PodGroupObserved,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
 from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReserved
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn, for_whom
-from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.keys import root_of
-from muster.model.workload import PodState
+from muster.model.resources import Vector, add_into, scaled, summed
+from muster.model.workload import PodSet, PodState
 
 # --- gangs: what pods and PodGroups declare ---------------------------------------------------------------------------
 
@@ -119,40 +129,59 @@ class _Team(Struct):
     """Sequence of the last fact about the pod, or of the pod's last failed binding."""
 
 
-class _Claims:
-    """Nodes kept for gangs: no node for two gangs, each claim old enough, no claim beyond its deadline."""
+_WIDTHS = 8
+"""A job has aged once later work of so many times its own width has been placed."""
 
-    def __init__(self) -> None:
+
+class _Vain(Struct):
+    """A job without places."""
+
+    since: int
+    """Log time of the first failed try."""
+    passed: Vector = field(default_factory=dict)
+    """The amounts placed since for work that was queued later; since the last claim of nodes, if any."""
+    turn: bool = False
+    """Its last claim of nodes has yielded: the next needs no more later work."""
+    aged: bool = False
+    """Quota is held for the age of the job."""
+    over: int = 0
+    """Sequence from which on no quota is held; 0 before."""
+
+
+class _Claims:
+    """Nodes kept for gangs: no node for two gangs, each claim by a job that has aged, no claim beyond its deadline.
+
+    Work that passed gangs of pods is not counted.
+    """
+
+    def __init__(self, pods: Mapping[str, PodState]) -> None:
+        self._pods = pods
         self._claims: dict[str, NodesClaimed] = {}
         self._due_seq: dict[str, int] = {}
         """Sequence from which on the deadline of a claim had passed."""
-        self._age_ms = 0
-        self._vain: dict[str, int] = {}
-        """uid of a job -> log time of the first failed try"""
+        self._sets: dict[str, tuple[PodSet, ...]] = {}
+        """uid of a job -> pod sets as last seen"""
+        self._came: dict[str, int] = {}
+        """uid of a job -> log time of the first attempt since the job last ran"""
+        self._vain: dict[str, _Vain] = {}
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
         places = False
         for event in stored.commit.events:
+            self._note(stored, event)
             match event:
-                case PlacementChosen():
-                    self._age_ms = event.claim_ms
-                case GangDeferred() | GangAwaitingNodes():
-                    self._vain.setdefault(event.ref.uid, stored.commit.at)
-                case GangAdmitted() | WorkloadDequeued() | WorkloadGone():
-                    self._vain.pop(event.ref.uid, None)
-                    places = places or isinstance(event, GangAdmitted)
-                case PodsPlaced():
+                case GangAdmitted() | PodsPlaced():
                     places = True
                 case NodesClaimed():
                     key, mine = _key(event), {place.node for place in event.places}
                     others = [claim for claim in self._claims.values() if mine & {place.node for place in claim.places}]
                     gangs = " and ".join(f"for {claim.gang}" for claim in (event, *others))
                     yield "I3", not others and key not in self._claims, f"nodes are kept {gangs}"
-                    since = self._vain.get(event.ref.uid) if event.ref is not None else None
-                    if since is not None:
-                        waited = stored.commit.at - since
-                        old = waited >= self._age_ms > 0
-                        yield "I3", old, f"nodes are kept for {event.gang} after {waited} ms, before {self._age_ms}"
+                    vain = self._vain.get(event.ref.uid) if event.ref is not None else None
+                    if vain is not None:
+                        aged = vain.turn or vain.aged or vain.over > stored.commit.in_seq or self._passed(event, vain)
+                        yield "I3", aged, f"nodes are kept for {event.gang}, and only {vain.passed} passed it"
+                        vain.passed, vain.turn = {}, False
                     self._claims[key] = event
                     self._due_seq.pop(key, None)
                 case NodesClaimEnded():
@@ -165,6 +194,50 @@ class _Claims:
             if places:
                 kept = not 0 < self._due_seq.get(key, 0) <= stored.commit.in_seq
                 yield "I3", kept, f"nodes are kept for {claim.gang} beyond {claim.until}"
+
+    def _note(self, stored: Stored, event: Event) -> None:
+        match event:
+            case WorkloadObserved():
+                self._sets[event.workload.ref.uid] = event.workload.pod_sets
+            case WorkloadQueued():
+                self._came.setdefault(event.ref.uid, stored.commit.at)
+            case GangDeferred() | GangAwaitingNodes():
+                self._vain.setdefault(event.ref.uid, _Vain(stored.commit.at))
+            case ClaimOpened(kind="age"):
+                self._vain.setdefault(event.ref.uid, _Vain(stored.commit.at)).aged = True
+            case ClaimEnded() if event.ref.uid in self._vain and self._vain[event.ref.uid].aged:
+                self._vain[event.ref.uid].aged, self._vain[event.ref.uid].over = False, stored.seq
+            case NodesClaimEnded(outcome="yielded") if _key(event) in self._vain:
+                self._vain[_key(event)].turn = True
+            case GangAdmitted():
+                self._vain.pop(event.ref.uid, None)
+                requests = {pods.name: pods.request for pods in event.pod_sets}
+                placed = summed(scaled(requests.get(place.pod_set, {}), place.count) for place in event.placements)
+                self._passes(placed, self._came.get(event.ref.uid, stored.commit.at))
+            case PodsPlaced():
+                pods = [self._pods[place.ref.uid] for place in event.pods if place.ref.uid in self._pods]
+                self._passes(summed(pod.request for pod in pods), stored.commit.at)
+            case QuotaReleased() if event.reason != "no_nodes":
+                self._came.pop(event.ref.uid, None)
+            case WorkloadDequeued() | WorkloadGone():
+                self._came.pop(event.ref.uid, None)
+                self._vain.pop(event.ref.uid, None)
+                if isinstance(event, WorkloadGone):
+                    self._sets.pop(event.ref.uid, None)
+            case _:
+                pass
+
+    def _passes(self, amounts: Vector, came: int) -> None:
+        for vain in self._vain.values():
+            if came > vain.since:
+                add_into(vain.passed, amounts)
+
+    def _passed(self, event: NodesClaimed, vain: _Vain) -> bool:
+        """Whether the work that has passed a job is ``_WIDTHS`` times as wide, in some resource that the job asks."""
+        sets = {pods.name: pods for pods in self._sets.get(_key(event), ())}
+        each = [(sets[place.pod_set], place.count) for place in event.places if place.pod_set in sets]
+        wide = summed(scaled(pods.request if pods.takes is None else pods.takes, count) for pods, count in each)
+        return any(0 < asked * _WIDTHS <= vain.passed.get(name, 0) for name, asked in wide.items())
 
 
 def _key(event: NodesClaimed | NodesClaimEnded) -> str:
@@ -187,7 +260,7 @@ class GangAudit:
         self._given: set[str] = set()
         """Pods with a node at any earlier time."""
 
-        self._claims = _Claims()
+        self._claims = _Claims(self._pods)
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
         """The findings of one commit."""

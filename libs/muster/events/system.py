@@ -67,10 +67,6 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     """How long places are held for the pods of an admitted gang."""
     grow_ms: int = 0
     """The time (ms) that a gang without nodes keeps its quota, because a node pool may add nodes; 0: no time."""
-    claim_ms: int = 0
-    """How long a gang finds no places before it claims nodes, so that free places are kept for the gang. 0: gangs of
-    jobs never claim nodes, gangs of pods after 10 minutes."""
-
     gpu_sharing: bool = True
     """Whether pods may share GPUs."""
     cpu: Strategy | None = None

@@ -83,8 +83,6 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long places are held for the pods of an admitted gang; native: how long it keeps quota without nodes."""
     placement_grow_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
-    placement_claim_s: Annotated[int, Meta(ge=0, le=86_400)] = 600
-    """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
     placement_moves: Annotated[int, Meta(ge=0, le=64)] = 16
     """How many running jobs may be moved at once so that one fits on the nodes; 0: none is moved."""
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"

@@ -191,12 +191,11 @@ class Process(Struct, dict=True):
             mode=self.config.placement,
             hold_ms=self.config.placement_hold_s * 1000,
             grow_ms=self.config.placement_grow_s * 1000,
-            claim_ms=self.config.placement_claim_s * 1000,
             gpu_sharing=self.config.gpu_sharing_mode != "Disabled",
             cpu=self.config.placement_cpu or None,
             moves=self.config.placement_moves,
         )
-        both_off = chosen.mode == state.placement.mode == "off" and chosen.claim_ms == state.placement.claim_ms
+        both_off = chosen.mode == state.placement.mode == "off"
         same = both_off and chosen.gpu_sharing == state.placement.gpu_sharing
         return None if chosen == state.placement or same else chosen
 

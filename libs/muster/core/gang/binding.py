@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import admitterstate, nodeclaims, podgangs
+from muster.core.gang import admitterstate, heldplaces, nodeclaims, podgangs
 from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.podgangs import Placed
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, OWNER_MS, STARVED_MS, TELL_AGAIN_MS, park, round_ends
@@ -28,14 +28,15 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
     """The pods of the decision have a node; no pod has, where a pod is gone by now."""
     if any(place.ref.uid not in state.pods.gang_of for place in event.pods):
         return
-    came = min((gang.since for key in event.gangs if (gang := state.pods.gangs.get(key)) is not None), default=0)
+    came = min((state.pods.gangs[state.pods.gang_of[place.ref.uid]].since for place in event.pods), default=0)
     amounts: Vector = {}
     for place in event.pods:
         pod = state.pods.pods.get(place.ref.uid)
         if pod is None or not podgangs.place_pod(state.pods, place, Cause(at.seq, at.item), event.bind_until):
             continue
         admitterstate.arrived(state, replace(pod, node=place.node))
-        add_into(amounts, pod.request)
+        if not heldplaces.admitted_job(state, pod):  # The places of a job are counted when the job is admitted.
+            add_into(amounts, pod.request)
         rules = replace(pod.rules, labels=pod.labels)
         occupant = Occupant(
             place.node,

@@ -1,5 +1,5 @@
-"""Claims on nodes: a gang that has waited too long claims nodes. Room that becomes free there is kept for the gang, so
-that large gangs do not starve behind small ones. Work that still fits beside the claim goes on.
+"""Claims on nodes: a gang claims nodes once too much later work has passed it. Room that becomes free there is kept
+for the gang, so that large gangs do not starve behind small ones. Work that still fits beside the claim goes on.
 
 Gangs of pods and gangs of jobs claim alike. At most ``MOST`` claims are in force at a time, and no node is in two
 claims. A claim ends when the gang has its places, is gone, has changed, or the claim has expired. A claim also ends for
@@ -103,7 +103,7 @@ def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
     claimant = _claimant(state, claim)
     if claimant is not None:
         claimant.claimed = at.at
-        claimant.passed.clear()
+        claim.passed, claimant.passed = claimant.passed, {}
 
 
 def held(state: AdmitterState, at: Position, event: ClaimOpened) -> None:
@@ -128,6 +128,7 @@ def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
     claimant = _claimant(state, claim)
     if claimant is not None and event.outcome == "yielded":
         claimant.claimed = 0  # The gang has not had its turn yet.
+        add_into(claimant.passed, claim.passed)
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:

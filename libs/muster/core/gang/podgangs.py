@@ -100,6 +100,8 @@ class NodeClaim(Struct):
     cause: Cause
     ref: Ref | None = None
     """The job of the gang; None for a gang of pods."""
+    passed: Vector = field(default_factory=dict)
+    """The amounts that had passed the gang before the claim."""
 
     @property
     def key(self) -> str:

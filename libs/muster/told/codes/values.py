@@ -48,7 +48,7 @@ class Pools(Struct, frozen=True):
 
 
 class NodesKept(Struct, frozen=True):
-    """A claim on some nodes: places that become free there are kept for a gang that has waited too long."""
+    """A claim on some nodes: places that become free there are kept for a gang that too much later work has passed."""
 
     gang: str
     """namespace/name"""

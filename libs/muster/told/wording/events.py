@@ -510,7 +510,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     gangs.NodesClaimed: (
         "claims nodes",
         lambda e, _: say(
-            "places that become free on {places} are kept for it: it has waited too long",
+            "places that become free on {places} are kept for it: too much later work has passed it",
             places=counted(len(e.places), "node"),
         ),
     ),

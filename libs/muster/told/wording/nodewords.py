@@ -45,7 +45,9 @@ def no_room(short: Shortage, pods: str = "") -> str:
         say(": {causes}", causes=causes) if causes else ""
     )
     if short.kept_for:
-        text += say("; free places are kept for {kept_for}, which has waited longer", kept_for=short.kept_for)
+        text += say(
+            "; free places are kept for {kept_for}, which too much later work has passed", kept_for=short.kept_for
+        )
     if not short.fitted:
         return text
     pods = pods or say_many(short.count, "{pod_set} pod", "{pod_set} pods", pod_set=short.pod_set)
