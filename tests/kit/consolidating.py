@@ -54,7 +54,6 @@ class Consolidating:
         nodes: int = 4,
         moves: int = 16,
         queues: Sequence[Object] = (),
-        claim_ms: int = 0,
     ) -> None:
         self.rng = Random(f"consolidating {seed}")
         names = [f"n{index}" for index in range(nodes)]
@@ -64,7 +63,7 @@ class Consolidating:
             kuberay=OperatorSettings(batch_scheduler="kai-scheduler", submitter_pods=False),
             others=(DevicePlugin(),),
         )
-        placement = PlacementChosen(mode="pack", moves=moves, claim_ms=claim_ms)
+        placement = PlacementChosen(mode="pack", moves=moves)
         self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, placement=placement)
         self.cell.max_rounds = 1_000
         self.came = 0

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
-from muster.core.gang.nodeclaims import AGE_MS, CLAIM_MS
+from muster.core.gang.nodeclaims import CLAIM_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, PodGroupObserved
@@ -142,15 +142,15 @@ def pods_released(reason: str) -> tuple[Play, str]:
 
 
 def claimed(*before: PodState) -> Play:
-    """Two nodes full of pods that will leave some day; the gang has waited so long that it claims both."""
-    play = Play(claim_ms=AGE_MS)
+    """Two nodes full of pods that will leave some day; so much has passed the gang that it claims both."""
+    play = Play()
     play.add(*before)
     play.passes(1_000)
     for number in range(2):
         play.node(f"n{number}", 4)
         play.add(member(f"small-{number}", cpu=4))
     play.gang("train", 2, cpu=4)
-    play.passes(AGE_MS + 1)
+    play.passed(sum(pod.request["cpu"] for pod in before) // 1_000 or 8)
     return play
 
 

@@ -13,6 +13,7 @@ from kit import facts, nodes
 from kit.bench import Bench
 from muster.core.actuation.intents import Actuator
 from muster.core.actuation.orders import Bind, Unbind, applied, failed, said
+from muster.core.preemption.passing import MULTIPLE
 from muster.core.stage import Folder
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.system import PlacementChosen
@@ -61,9 +62,7 @@ def pod_group(name: str, minimum: int, *, namespace: str = "video", timeout_s: i
 class Scene:
     """A bench, an actuator beside it, and the pods as the API server has them."""
 
-    def __init__(
-        self, rng: Random | None = None, *, mode: str = "pack", hold_ms: int = 60_000, claim_ms: int = 0
-    ) -> None:
+    def __init__(self, rng: Random | None = None, *, mode: str = "pack", hold_ms: int = 60_000) -> None:
         self.bench = Bench(rng)
         self.actuator, self.folder = Actuator().initial(), Folder(Actuator())
         self.pods: dict[str, PodState] = {}
@@ -72,7 +71,7 @@ class Scene:
         self.gone: list[PodGone] = []
         """Deletions that have not been reported."""
         self.binds = 0
-        chosen = PlacementChosen(mode=mode, hold_ms=hold_ms, claim_ms=claim_ms)  # type: ignore[arg-type]
+        chosen = PlacementChosen(mode=mode, hold_ms=hold_ms)  # type: ignore[arg-type]
         self.bench.append("gang_admitter", "input", [chosen])
         self.bench.synced()
 
@@ -145,6 +144,17 @@ class Scene:
             self.bench.append("actuator", "input", [effect])
         if tell:
             self.report()
+
+    def passed(self, wide: int, cpu: int = 3) -> None:
+        """Pods come, run and end on a node of their own, until those that wait with so many cores have aged."""
+        self.bench.pass_time(1_000)
+        self.bench.facts(nodes.node("aside", cpu=cpu))
+        for _ in range(-(-MULTIPLE * wide // cpu)):
+            pod = member(f"passes-{len(self.pods)}", cpu=cpu)
+            self.put(pod)
+            self.settle()
+            self.put(replace(self.pods[pod.ref.uid], over=True, succeeded=True))
+        self.settle()
 
     def settle(self) -> None:
         """Decide and bind until nothing is due."""

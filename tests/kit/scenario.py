@@ -15,7 +15,7 @@ Input lines (names without a slash are in namespace ``video``):
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME [cpu=8 ...] | cluster-gone NAME | pod NAME N [cpu=1 ...] | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
-    placement off|pack|spread [hold=600 grow=0 claim=0]   how gangs are placed; seconds
+    placement off|pack|spread [hold=600 grow=0]   how gangs are placed; seconds
     node NAME [cpu=4 memory=16 gpu=1 pods=110 taint=KEY:VALUE zone=Z cordoned not-ready]    a node, memory in GiB
     node-gone NAME
     pool NAME max=2 [cpu=4 memory=16 gpu=1 taint=KEY:VALUE wait=900 class=NAME]   a node pool, with nodes `pool=NAME`
@@ -25,6 +25,7 @@ Input lines (names without a slash are in namespace ``video``):
     foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
     alone NAME cpu=2 [node=NODE over]   a pod of no job that names us; alone-gone NAME
     gang NAME head=CPU workers=NxCPU [gpu=PER-WORKER at=+MS]   a suspended RayJob by its pods
+    follow NAME times=N cpu=4 ... | head=CPU workers=NxCPU    jobs, or gangs, run one after the other, the first for NAME
     member JOB SET N node=NODE          a pod of an admitted gang comes up on a node; member-gone JOB SET N
     log-nearly-full                     the log has little room left
     time +5s                            time passes
@@ -210,9 +211,10 @@ class Play:
     def _follow(self, names: list[str], options: dict[str, str]) -> None:
         """Jobs come and start in the place of a running job, one after the other; the last takes over its name."""
         asks = " ".join(f"{key}={value}" for key, value in options.items() if key != "times")
+        kind = "gang" if "head" in options else "job"
         for _ in range(int(options["times"])):
             name = f"{names[0]}.{len(self.jobs)}"
-            for line in (f"finishes {names[0]}", f"gone {names[0]}", f"job {name} {asks}", f"resumed {name}"):
+            for line in (f"finishes {names[0]}", f"gone {names[0]}", f"{kind} {name} {asks}", f"resumed {name}"):
                 self.line(line)
                 self.settle()
             self.line(f"runs {name}")
@@ -259,7 +261,6 @@ class Play:
             mode=names[0],
             hold_ms=int(options.get("hold", "600")) * 1000,
             grow_ms=int(options.get("grow", "0")) * 1000,
-            claim_ms=int(options.get("claim", "0")) * 1000,
         )
         self.bench.append("gang_admitter", "input", [chosen])
 

@@ -99,7 +99,7 @@ class Turmoil(Chaos):
             mode = rng.choice(("pack", "spread"))
             cpu = rng.choice((None, None, "spread", "pack"))
             moves = Random(f"moves {seed}").choice((0, 1, 16))
-            chosen = PlacementChosen(mode=mode, hold_ms=10**12, claim_ms=rng.choice((0, 60_000)), cpu=cpu, moves=moves)
+            chosen = PlacementChosen(mode=mode, hold_ms=10**12, cpu=cpu, moves=moves)
             self.bench.append("gang_admitter", "input", [chosen])
         if self.forest == "kai":
             self.bench.facts(facts.tree_gone())

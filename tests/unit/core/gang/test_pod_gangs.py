@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from kit.words import in_words
-from muster.core.gang.nodeclaims import AGE_MS, CLAIM_MS
+from muster.core.gang.nodeclaims import CLAIM_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, MAX_AT_ONCE, STARVED_MS
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import NodeGone, PodGroupObserved, PodObserved, QuotaTreeObserved
@@ -308,13 +309,19 @@ def test_a_big_gang_claims_nodes_and_small_ones_go_on_beside_it(case: Case) -> N
         case.settle()
     case.add(*gang("big", 2, cpu=4))
     case.settle()
-    case.bench.pass_time(AGE_MS + 1)
+    case.bench.pass_time(CLAIM_MS)
+    last = 2 * MULTIPLE
+    for number in range(last):
+        assert not case.happened(NodesClaimed)
+        case.ends(f"s-{number}")
+        case.add(member(f"s-{number + 4}", cpu=4))
+        case.settle()
     claims = case.happened(NodesClaimed)
     assert [each.gang for each in claims] == ["video/big"]
     kept = {place.node for place in claims[0].places}
     assert len(kept) == 2
     for number in range(4):
-        case.ends(f"s-{number}")
+        case.ends(f"s-{last + number}")
         case.add(member(f"t-{number}", cpu=4))
         case.settle()
     assert case.bound() == sorted(["big-0", "big-1", *[name for name in case.bound() if name.startswith("t-")]])
@@ -330,7 +337,7 @@ def test_a_claim_ends_with_its_time(case: Case) -> None:
         case.settle()
     case.add(*gang("big", 2, cpu=4))
     case.settle()
-    case.bench.pass_time(AGE_MS + 1)
+    case.passed(8)
     case.ends("s-0")
     case.add(member("t", cpu=4))
     case.settle()
