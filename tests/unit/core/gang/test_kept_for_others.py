@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kit.scenes import Scene
 from muster.core.cell.seats import Seat
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.gangs import NodesClaimEnded
 from muster.model.workload import Wishes
 from muster.told.readmodel.model import ReadModel
@@ -14,12 +15,20 @@ from muster.told.wording.jobs import reason, text
 
 
 def crowded() -> Scene:
-    """Two nodes of four cores, both in use; ``big`` wants both whole, and ``late`` two cores of one."""
+    """Two nodes of four cores, both in use; ``big`` wants both whole, and ``late`` two cores of one. On a small node
+    jobs pass ``big``, all but one of those that it takes for it to age.
+    """
     scene = Scene()
-    scene.lines("tree", "placement pack hold=36000 claim=60", "node n1 cpu=4", "node n2 cpu=4", "synced")
+    scene.lines("tree", "placement pack hold=36000", "node n1 cpu=4", "node n2 cpu=4", "node n3 cpu=1", "synced")
     scene.lines("gang s1 head=4 workers=0x0", "gang s2 head=4 workers=0x0")
-    scene.lines("gang big head=2 workers=1x4", "time +50s", "gang late head=2 workers=0x0")
+    scene.lines("gang big head=2 workers=1x4", "time +50s", "gang tiny head=1 workers=0x0")
+    scene.lines(f"follow tiny head=1 workers=0x0 times={6 * MULTIPLE - 2}", "gang late head=2 workers=0x0")
     return scene
+
+
+def ages(scene: Scene) -> None:
+    """``big`` claims both nodes."""
+    scene.lines("time +20s", "follow tiny head=1 workers=0x0 times=1")
 
 
 def told(scene: Scene, name: str) -> tuple[str, str]:
@@ -35,7 +44,7 @@ def told(scene: Scene, name: str) -> tuple[str, str]:
 def test_it_learns_that_what_is_free_now_is_kept_for_another() -> None:
     scene = crowded()
     assert "kept" not in told(scene, "late")[0]
-    scene.lines("time +20s")  # ``big`` claims both nodes.
+    ages(scene)
     before = len(scene.bench.log)
     scene.lines("gone s1", "time +60s")
     assert not any(
@@ -52,7 +61,8 @@ def test_it_learns_that_what_is_free_now_is_kept_for_another() -> None:
 
 def test_who_was_refused_for_a_claim_is_shown_again_when_that_is_over() -> None:
     scene = crowded()
-    scene.lines("time +20s", "gone s1", "gang later head=2 workers=0x0")
+    ages(scene)
+    scene.lines("gone s1", "gang later head=2 workers=0x0")
     assert "kept for video/big" in told(scene, "later")[1]
     touched = Touched()
     seat = Seat(ReadModel(touched))

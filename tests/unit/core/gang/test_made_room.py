@@ -5,6 +5,7 @@ from __future__ import annotations
 from kit import facts, nodes
 from kit.bench import Bench
 from muster.events.base import Cause, Event
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased, QuotaReserved
 from muster.events.gangs import NodesClaimed
 from muster.events.system import PlacementChosen
@@ -13,7 +14,6 @@ from muster.model.victims import Victim
 from muster.model.workload import PodSet
 
 FOUR = facts.vector(cpu=4)
-CLAIM_MS = 60_000
 
 
 class Admitter(Bench):
@@ -21,7 +21,7 @@ class Admitter(Bench):
 
     def __init__(self) -> None:
         super().__init__(check=False)
-        chosen = PlacementChosen(mode="pack", hold_ms=10**9, claim_ms=CLAIM_MS)
+        chosen = PlacementChosen(mode="pack", hold_ms=10**9)
         self.append("gang_admitter", "input", [chosen])
         self.facts(nodes.node("n", cpu=4))
         self.synced()
@@ -57,7 +57,8 @@ def test_who_was_made_room_for_comes_before_a_gang_that_claims_nodes() -> None:
     bench.said(EvictionOrdered(ref=claimant, victims=(leaves,), path="root/video", **common))  # type: ignore[arg-type]
     assert not admitted(bench.reserved(big))
     bench.said(QuotaReleased(ref=big, reason="no_nodes", **common))  # type: ignore[arg-type]
-    bench.now += CLAIM_MS
-    assert any(isinstance(event, NodesClaimed) for event in bench.reserved(big, 2))
+    held = ClaimOpened(kind="age", ref=big, **common)  # type: ignore[arg-type]
+    assert any(isinstance(event, NodesClaimed) for event in bench.said(held))
+    assert not admitted(bench.reserved(big, 2))
     bench.said(QuotaReleased(ref=victim, reason="evicted", **common))  # type: ignore[arg-type]
     assert admitted(bench.reserved(claimant)) == [claimant]
