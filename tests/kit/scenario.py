@@ -25,7 +25,7 @@ Input lines (names without a slash are in namespace ``video``):
     foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
     alone NAME cpu=2 [node=NODE over]   a pod of no job that names us; alone-gone NAME
     gang NAME head=CPU workers=NxCPU [gpu=PER-WORKER at=+MS]   a suspended RayJob by its pods
-    follow NAME times=N cpu=4 ... | head=CPU workers=NxCPU    jobs, or gangs, run one after the other, the first for NAME
+    follow NAME times=N cpu=4 ... | head=CPU workers=NxCPU    jobs, or gangs, run in its place one after the other
     member JOB SET N node=NODE          a pod of an admitted gang comes up on a node; member-gone JOB SET N
     log-nearly-full                     the log has little room left
     time +5s                            time passes

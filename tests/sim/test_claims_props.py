@@ -1,5 +1,5 @@
-"""A big gang of a job among small jobs that never stop coming: it starts within its age, the time those that run
-before it take to end. Who waits longer than it may come before it.
+"""A big gang of a job among small jobs that never stop coming: once later work of eight times its width has been placed
+it starts, within the time those that run before it take to end. Who waits longer than it may come before it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from muster.core.gang.nodeclaims import CLAIM_MS
 from muster.core.gang.podgangs import NodeClaim
 from muster.core.placement.place import place
 from muster.core.placement.view import View
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Event
-from muster.events.decisions import GangAdmitted
+from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
 from muster.events.envelope import Stored
 from muster.events.facts import NodeGone
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
@@ -34,22 +35,26 @@ from muster.runtime.replaying.replay import replay
 
 FEWER = settings(SETTINGS, max_examples=12)
 STEP_MS = 5_000
+MOST_STEPS = 1_000
 PLENTY = {"cpu": 100_000}
 
 
 class Stream:
     """Nodes that small jobs keep full, and one big gang that comes when they are."""
 
-    def __init__(self, rng: Random, claim_ms: int) -> None:
+    def __init__(self, rng: Random) -> None:
         self.rng, self.bench = rng, Bench(rng, check=False)
-        self.claim_ms = claim_ms
         self.longest_ms = rng.choice((30_000, 90_000))
         self.ends: dict[str, int] = {}
         """Small job that runs -> when it ends."""
         self.waiting: dict[str, None] = {}
         self.count = self.read = 0
-        self.admitted_at = 0
-        chosen = PlacementChosen(mode=rng.choice(("pack", "spread")), hold_ms=10**9, claim_ms=claim_ms)
+        self.admitted_at = self.vain_at = self.aged_at = 0
+        """Log time of the big gang's admission, its first failed try, and the last start of those that it takes."""
+        self.width = self.passed = 0
+        self.queued: dict[str, int] = {}
+        """Job -> log time of its first try."""
+        chosen = PlacementChosen(mode=rng.choice(("pack", "spread")), hold_ms=10**9)
         self.bench.append("gang_admitter", "input", [chosen])
         leaf = facts.node("video", {"cpu": 0}, PLENTY, ("video",))
         self.bench.facts(facts.tree(facts.node("root", PLENTY, PLENTY, children=(leaf,))))
@@ -62,7 +67,9 @@ class Stream:
             self.step()
         # Pods of which a node takes one, and hardly anybody else beside it: on half of the nodes or more.
         workers = rng.randint(max(self.nodes // 2, 1), self.nodes)
-        self.job("big", PodSet("worker", workers, facts.vector(cpu=rng.randint(size - 1, size))))
+        each = facts.vector(cpu=rng.randint(size - 1, size))
+        self.width = workers * each["cpu"]
+        self.job("big", PodSet("worker", workers, each))
         self.came, self.older = self.bench.now, len(self.waiting)
 
     @property
@@ -97,6 +104,10 @@ class Stream:
     def note(self) -> None:
         for stored in self.bench.log[self.read :]:
             for event in stored.commit.events:
+                if isinstance(event, WorkloadQueued):
+                    self.queued.setdefault(event.ref.name, stored.commit.at)
+                elif isinstance(event, GangDeferred) and event.ref.name == "big":
+                    self.vain_at = self.vain_at or stored.commit.at
                 if not isinstance(event, GangAdmitted):
                     continue
                 name = event.ref.name
@@ -105,7 +116,20 @@ class Stream:
                 else:
                     self.waiting.pop(name, None)
                     self.ends[name] = self.bench.now + self.rng.randint(10_000, self.longest_ms)
+                    self._passes(
+                        name, stored.commit.at, sum(pods.request["cpu"] * pods.count for pods in event.pod_sets)
+                    )
         self.read = len(self.bench.log)
+
+    def _passes(self, name: str, at: int, amount: int) -> None:
+        if 0 < self.vain_at < self.queued[name]:
+            self.passed += amount
+            if not self.aged_at and self.passed >= MULTIPLE * self.width:
+                self.aged_at = at
+
+    def claims(self) -> list[object]:
+        """Of the big gang: their beginnings and ends."""
+        return [event for event in self.bench.happened(NodesClaimed, NodesClaimEnded) if event.ref.name == "big"]
 
     def happened(self, *kinds: type) -> list[object]:
         return self.bench.happened(*kinds)
@@ -113,25 +137,26 @@ class Stream:
 
 @FEWER
 @given(SEEDS)
-def test_a_big_gang_starts_within_its_age_and_the_time_others_take_to_end(seed: int) -> None:
-    stream = Stream(Random(seed), claim_ms=60_000)
+def test_a_big_gang_starts_once_it_has_aged_within_the_time_others_take_to_end(seed: int) -> None:
+    stream = Stream(Random(seed))
     drained_ms = stream.longest_ms + STEP_MS
-    most = stream.claim_ms + STEP_MS + drained_ms * (1 + stream.older)
-    while not stream.admitted_at and stream.bench.now <= stream.came + most:
+    most = STEP_MS + drained_ms * (1 + stream.older)
+    for _ in range(MOST_STEPS):
+        if stream.admitted_at or (stream.aged_at and stream.bench.now > stream.aged_at + most):
+            break
         stream.step()
-    assert stream.admitted_at, f"not within {most} ms: {stream.state.pods.claims}"
+    assert stream.admitted_at, f"not within {most} ms, aged at {stream.aged_at}: {stream.state.pods.claims}"
     stream.step()
     report = audit(stream.bench.log)
     assert not report.violations, report.violations[0]
-    mine = [event for event in stream.happened(NodesClaimed, NodesClaimEnded) if event.ref.name == "big"]
-    assert len(mine) % 2 == 0, "its claim is over"
+    assert len(stream.claims()) % 2 == 0, "its claim is over"
 
 
 @FEWER
 @given(SEEDS)
 def test_who_comes_while_nodes_are_claimed_fits_beside_the_claim(seed: int) -> None:
     """On a claimed node somebody else is let in only where all that is claimed there stays free."""
-    stream = Stream(Random(seed), claim_ms=60_000)
+    stream = Stream(Random(seed))
     for _ in range(40):
         stream.step()
     fits_beside(stream.bench)
@@ -165,20 +190,17 @@ def beside(state: AdmitterState, stored: Stored, claim: NodeClaim) -> None:
             assert free >= need[kept.pod_set] * kept.count, (stored.seq, kept, free)
 
 
-def test_without_claims_it_starves_and_with_them_histories_replay() -> None:
+def test_until_it_has_aged_it_starves_and_histories_replay() -> None:
     starved = 0
     for seed in range(6):
-        without = Stream(Random(seed), claim_ms=0)
-        for _ in range(60):
-            without.step()
-        starved += not without.admitted_at
-        assert not without.happened(NodesClaimed), "an older log has none, and decides as it did"
-        stream = Stream(Random(seed), claim_ms=60_000)
-        for _ in range(60):
+        stream = Stream(Random(seed))
+        while not stream.aged_at and not stream.admitted_at:
+            assert not stream.claims()
             stream.step()
+        starved += bool(stream.aged_at)
+        assert bool(stream.aged_at) == bool(stream.claims())
         report = replay(stream.bench.log, silences=False)
         assert not report.divergences, report.divergences[0]
-        assert stream.happened(NodesClaimed)
     assert starved >= 4, "else the stream proves nothing"
 
 
@@ -197,8 +219,8 @@ def changed(log: list[Stored], events: dict[int, tuple[Event, ...]], at: dict[in
 
 
 def test_the_audit_finds_two_claims_one_too_early_and_one_too_long() -> None:
-    stream = Stream(Random(1), claim_ms=60_000)
-    for _ in range(60):
+    stream = Stream(Random(1))
+    while not stream.admitted_at:
         stream.step()
     log = stream.bench.log
     assert changed(log, {}, {}) == []
@@ -207,8 +229,12 @@ def test_the_audit_finds_two_claims_one_too_early_and_one_too_long() -> None:
     first, claim = claims[0]
     twice = changed(log, {first.seq: (*first.commit.events, claim)}, {})
     assert any("nodes are kept for" in each and " and for " in each for each in twice), twice
-    early = changed(log, {}, {first.seq: first.commit.at - 40_000})
-    assert any(each.endswith("before 60000") for each in early), early
+    later = {first.seq: tuple(e for e in first.commit.events if e is not claim)}
+    begun = next(
+        each for each in log if any(isinstance(e, GangDeferred) and e.ref == claim.ref for e in each.commit.events)
+    )
+    early = changed(log, later | {begun.seq: (*begun.commit.events, claim)}, {})
+    assert any(each.endswith("passed it") for each in early), early
     short = tuple(replace(e, until=first.commit.at + 1) if e is claim else e for e in first.commit.events)
     never = {seq: tuple(e for e in log[seq - 1].commit.events if not isinstance(e, NodesClaimEnded)) for seq in ends}
     long = changed(log, {**never, first.seq: short}, {})
@@ -223,7 +249,7 @@ class Crowd(Stream):
 
     def __init__(self, rng: Random) -> None:
         self.gangs: dict[str, Workload] = {}
-        super().__init__(rng, claim_ms=60_000)
+        super().__init__(rng)
         for index in range(rng.randint(3, 8), 10):
             self.bench.facts(nodes.node(f"n{index}", cpu=rng.randint(4, 8)))
 
@@ -348,11 +374,12 @@ def test_claims_do_stand_side_by_side() -> None:
 def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
     """A gang of both nodes, and one of a single node: each claims when the claim of the other has expired."""
     bench = Bench()
-    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**9, claim_ms=60_000)])
+    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**9)])
     leaf = facts.node("video", {"cpu": 0}, PLENTY, ("video",))
     bench.facts(facts.tree(facts.node("root", PLENTY, PLENTY, children=(leaf,))))
     for index in range(2):
         bench.facts(nodes.node(f"n{index}", cpu=4))
+    bench.facts(nodes.node("aside", cpu=2))
     bench.synced()
 
     def job(name: str, count: int, cpu: int) -> None:
@@ -363,11 +390,20 @@ def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
         bench.settle()
         bench.pass_time(1_000)
 
+    def passed(wide: int) -> None:
+        for number in range(wide * MULTIPLE // 2):
+            job(f"small-{number}", 1, 2)
+            bench.facts(facts.gone(f"small-{number}"))
+            bench.settle()
+
     for name in ("one", "two"):
         job(name, 1, 3)
     job("both", 2, 4)
+    passed(8)
     job("first", 1, 4)
-    bench.pass_time(CLAIM_MS)  # ``both`` claims, and rests; then ``first`` has its turn.
+    passed(4)
+    bench.pass_time(CLAIM_MS)  # ``both`` has claimed, and rests; then ``first`` has its turn.
+    passed(8)
     bench.pass_time(4 * CLAIM_MS)
     said = [
         (type(e).__name__, e.gang, getattr(e, "outcome", "")) for e in bench.happened(NodesClaimed, NodesClaimEnded)
@@ -384,4 +420,4 @@ def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
         bench.facts(facts.gone(name))
         bench.settle()
     bench.sound()
-    assert [event.ref.name for event in bench.happened(GangAdmitted)][2:] in (["both"], ["first"])
+    assert [event.ref.name for event in bench.happened(GangAdmitted)][-1] in ("both", "first")

@@ -10,6 +10,7 @@ from kit.consolidating import Consolidating
 from kit.disorder import Disorder
 from kit.elastic import kai_queue
 from kit.histories import worth
+from muster.core.preemption.passing import MULTIPLE
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectFailed
 from muster.events.gangs import NodesClaimed, PodsReleased
@@ -134,13 +135,16 @@ def test_pods_that_are_placed_by_us_are_known_to_be_of_their_job() -> None:
 
 def test_who_has_claimed_nodes_takes_the_room_that_others_left_for_it() -> None:
     """What is cleared for it is kept from everybody else, and not from itself."""
-    queues = [kai_queue("team-a", 16, preemptMinRuntime="2m"), kai_queue("team-b", 16)]
-    play = Consolidating(nodes=2, queues=queues, claim_ms=20_000)
+    queues = [kai_queue("team-a", 16, preemptMinRuntime="10m"), kai_queue("team-b", 16)]
+    play = Consolidating(nodes=2, queues=queues)
     play.submit("low", 5)
     play.submit("other", 5, priority="build")
-    play.submit("high", 6, priority="build", wait_ms=60_000)
+    play.submit("high", 6, priority="build")
+    for number in range(2 * MULTIPLE):
+        assert not play.told(NodesClaimed)
+        play.submit(f"small-{number}", 3, runtime="5s", wait_ms=20_000)
     assert play.told(NodesClaimed)
-    play.cell.advance(60_000)
+    play.cell.advance(10 * 60_000)
     assert play.nodes_of("high") == ["n0"]
     assert not deferred_after(play, "high")
     play.sound()

@@ -21,7 +21,7 @@ from muster.model import api
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}
 """Four places of 4 cpu: one job of three pods fits, and not two."""
 WILD = Disorder(late=0.6, crash=0.03, repeat=0.1, lost_answer=0.3)
-PACK = PlacementChosen(mode="pack", claim_ms=20_000)
+PACK = PlacementChosen(mode="pack")
 
 
 class Play:

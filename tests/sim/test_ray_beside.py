@@ -27,7 +27,7 @@ LABEL = {"ray.io/scheduler-name": "kube-scheduler"}
 def test_a_job_with_the_gang_label_starts_as_a_whole_or_not_at_all(where: str) -> None:
     """Two nodes with four places: one job of three pods fits, and not two."""
     nodes = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}
-    play = ElasticPlay(("ns", "100", "100"), nodes=nodes, placement=PlacementChosen(mode="pack", claim_ms=20_000))
+    play = ElasticPlay(("ns", "100", "100"), nodes=nodes, placement=PlacementChosen(mode="pack"))
     for name in ("first", "second"):
         body = rayjob(name, "ns", runtime="30s", submissionMode="HTTPMode")
         body["metadata"][where] = {**body["metadata"].get(where, {}), **LABEL}
@@ -163,7 +163,7 @@ def test_a_slice_of_hosts_is_granted_charged_and_lost_as_one() -> None:
 def test_a_slice_of_hosts_finds_all_of_its_nodes_or_none() -> None:
     """Three nodes for four hosts: the job waits, and no pod of it holds a node."""
     nodes = {f"node-{index}": {"cpu": "2", "memory": "64Gi", "google.com/tpu": "4"} for index in range(3)}
-    play = ElasticPlay(("ns", "100", "100"), nodes=nodes, placement=PlacementChosen(mode="pack", claim_ms=20_000))
+    play = ElasticPlay(("ns", "100", "100"), nodes=nodes, placement=PlacementChosen(mode="pack"))
     body = raycluster("slice", replicas=1, minReplicas=1, maxReplicas=1, numOfHosts=4)
     body["spec"]["enableInTreeAutoscaling"] = False
     container = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]
