@@ -1,0 +1,80 @@
+"""Who comes before the nodes that a gang has claimed, and the life of a claim that comes with held quota."""
+
+from __future__ import annotations
+
+from kit import facts
+from kit.scenes import Scene
+from muster.core.preemption.passing import MULTIPLE
+from muster.events.base import Event
+from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.decisions import GangAdmitted
+from muster.events.gangs import NodesClaimed, NodesClaimEnded
+
+LEAST = 4
+"""The cores that queue a is guaranteed; queue b only borrows."""
+
+
+def cluster(most: int, *nodes: int) -> Scene:
+    """Two queues below a quota of so many cores, and nodes of so many each."""
+    scene = Scene()
+    leaves = (
+        facts.node("a", {"cpu": LEAST}, {"cpu": most}, ("a",)),
+        facts.node("b", {"cpu": 0}, {"cpu": most}, ("b",)),
+    )
+    scene.do(facts.tree(facts.node("root", {"cpu": most}, {"cpu": most}, children=leaves)))
+    scene.lines("placement pack hold=36000", *(f"node n{index} cpu={cpu}" for index, cpu in enumerate(nodes)), "synced")
+    return scene
+
+
+def told(scene: Scene, *kinds: type[Event]) -> list[tuple[str, str]]:
+    return [(type(event).__name__, event.ref.name) for event in scene.bench.happened(*kinds)]
+
+
+def nodes_of(scene: Scene, name: str) -> list[str]:
+    return [
+        place.node
+        for event in scene.bench.happened(GangAdmitted)
+        if event.ref.name == name
+        for place in event.placements
+    ]
+
+
+def test_a_job_within_a_guarantee_is_placed_on_nodes_that_a_borrower_has_claimed() -> None:
+    """The guarantee is not void because many borrowers passed another."""
+    scene = cluster(20, 4, 4, 1)
+    scene.lines("gang b/s0 head=4 workers=0x0", "gang b/s1 head=4 workers=0x0")
+    scene.lines("gang b/big head=2 workers=1x4", "time +1s", "gang b/tiny head=1 workers=0x0")
+    scene.lines(f"follow b/tiny head=1 workers=0x0 times={6 * MULTIPLE}")
+    assert told(scene, NodesClaimed) == [("NodesClaimed", "big")]
+    scene.lines("gone b/s0", "gang b/late head=4 workers=0x0")
+    assert nodes_of(scene, "late") == []
+    scene.lines("gang a/due head=4 workers=0x0")
+    assert nodes_of(scene, "due") == nodes_of(scene, "s0")
+    assert told(scene, NodesClaimEnded) == []
+    scene.lines("gone b/s1", "gone a/due")
+    assert len(nodes_of(scene, "big")) == 2
+    scene.bench.sound()
+
+
+def test_a_job_for_which_quota_is_held_for_its_age_claims_nodes_until_the_quota_is_free_again() -> None:
+    """It has not searched the nodes once: its quota was short all the time."""
+    scene = cluster(8, 4, 4)
+    for index in range(4):
+        scene.lines(f"gang b/s{index} head=2 workers=0x0")
+    scene.lines(
+        "gang b/big head=1 workers=1x4", "time +1s", f"follow b/s3 head=2 workers=0x0 times={5 * MULTIPLE // 2 - 1}"
+    )
+    assert told(scene, ClaimOpened, NodesClaimed) == []
+    scene.lines("follow b/s3 head=2 workers=0x0 times=1")
+    assert told(scene, ClaimOpened, NodesClaimed) == [("ClaimOpened", "big"), ("NodesClaimed", "big")]
+    scene.lines("gang b/late head=2 workers=0x0", "gone b/s0", "time +3600s")
+    ends = [("ClaimEnded", "big"), ("NodesClaimEnded", "big")]
+    assert told(scene, ClaimEnded, NodesClaimEnded) == ends
+    at = [
+        stored.commit.at
+        for stored in scene.bench.log
+        if any(isinstance(event, ClaimEnded | NodesClaimEnded) for event in stored.commit.events)
+    ]
+    assert len({*at}) == 1, "at the same time"
+    assert nodes_of(scene, "late") == nodes_of(scene, "s0")
+    scene.bench.sound()
