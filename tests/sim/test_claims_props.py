@@ -42,6 +42,9 @@ PLENTY = {"cpu": 100_000}
 class Stream:
     """Nodes that small jobs keep full, and one big gang that comes when they are."""
 
+    few = 4
+    """So many small jobs wait at the start of each step."""
+
     def __init__(self, rng: Random) -> None:
         self.rng, self.bench = rng, Bench(rng, check=False)
         self.longest_ms = rng.choice((30_000, 90_000))
@@ -85,7 +88,7 @@ class Stream:
 
     def step(self) -> None:
         """Who has run long enough ends, others come, and a few seconds pass."""
-        while len(self.waiting) < 4:
+        while len(self.waiting) < self.few:
             self.count += 1
             self.waiting[f"small-{self.count}"] = None
             self.job(f"small-{self.count}", PodSet("main", 1, facts.vector(cpu=self.rng.randint(1, 2))))
@@ -246,6 +249,8 @@ def test_the_audit_finds_two_claims_one_too_early_and_one_too_long() -> None:
 
 class Crowd(Stream):
     """Several big gangs beside the small jobs; nodes come and go, gangs are edited, held back and deleted."""
+
+    few = 12
 
     def __init__(self, rng: Random) -> None:
         self.gangs: dict[str, Workload] = {}

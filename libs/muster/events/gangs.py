@@ -217,7 +217,7 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
 
 
 class NodesClaimed(Decision, frozen=True, kw_only=True):
-    """A gang has waited so long that freed room on these nodes is kept for the gang."""
+    """Too much later work has passed a gang: freed room on these nodes is kept for the gang."""
 
     gang: str
     """namespace/name, of the gang of pods or of the job."""
