@@ -13,13 +13,13 @@ from kit import facts, nodes
 from kit.bench import Bench
 from muster.core.actuation.intents import Actuator
 from muster.core.actuation.orders import Bind, Unbind, applied, failed, said
-from muster.core.preemption.passing import MULTIPLE
 from muster.core.stage import Folder
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.placing import HOSTNAME, PodRules, PodTerm, Requirement
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.workload import PodState
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
@@ -149,7 +149,7 @@ class Scene:
         """Pods come, run and end on a node of their own, until those that wait with so many cores have aged."""
         self.bench.pass_time(1_000)
         self.bench.facts(nodes.node("aside", cpu=cpu))
-        for _ in range(-(-MULTIPLE * wide // cpu)):
+        for _ in range(-(-WIDTHS_TO_AGE * wide // cpu)):
             pod = member(f"passes-{len(self.pods)}", cpu=cpu)
             self.put(pod)
             self.settle()

@@ -13,7 +13,6 @@ from kit.packed import borrowed_nodes, nodes_stay
 from kit.scenario import Play
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import KAI_QUEUE, QUOTA_NAME
-from muster.core.preemption.passing import MULTIPLE
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
@@ -31,6 +30,7 @@ from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
 from muster.model.problem import problem
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
@@ -69,7 +69,7 @@ class Scene(Play):
 
     def passed(self, wide: int, by: str, cpu: int, run: str = "") -> None:
         """Jobs like ``by`` follow until a waiting job of so many cores has aged."""
-        self.lines(f"follow {by} cpu={cpu} times={-(-MULTIPLE * wide // cpu)}" + (f" run={run}" if run else ""))
+        self.lines(f"follow {by} cpu={cpu} times={-(-WIDTHS_TO_AGE * wide // cpu)}" + (f" run={run}" if run else ""))
 
     def read(self, words: str = "") -> None:
         """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""

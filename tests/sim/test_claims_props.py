@@ -21,7 +21,6 @@ from muster.core.gang.nodeclaims import CLAIM_MS
 from muster.core.gang.podgangs import NodeClaim
 from muster.core.placement.place import place
 from muster.core.placement.view import View
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, GangDeferred, WorkloadQueued
 from muster.events.envelope import Stored
@@ -29,6 +28,7 @@ from muster.events.facts import NodeGone
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.resources import summed
 from muster.model.workload import PodSet, Wishes, Workload
 from muster.runtime.replaying.replay import replay
@@ -127,7 +127,7 @@ class Stream:
     def _passes(self, name: str, at: int, amount: int) -> None:
         if 0 < self.vain_at < self.queued[name]:
             self.passed += amount
-            if not self.aged_at and self.passed >= MULTIPLE * self.width:
+            if not self.aged_at and self.passed >= WIDTHS_TO_AGE * self.width:
                 self.aged_at = at
 
     def claims(self) -> list[object]:
@@ -396,7 +396,7 @@ def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
         bench.pass_time(1_000)
 
     def passed(wide: int) -> None:
-        for number in range(wide * MULTIPLE // 2):
+        for number in range(wide * WIDTHS_TO_AGE // 2):
             job(f"small-{number}", 1, 2)
             bench.facts(facts.gone(f"small-{number}"))
             bench.settle()

@@ -10,10 +10,10 @@ from kit.consolidating import Consolidating
 from kit.disorder import Disorder
 from kit.elastic import kai_queue
 from kit.histories import worth
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectFailed
 from muster.events.gangs import NodesClaimed, PodsReleased
+from muster.model.quota import WIDTHS_TO_AGE
 
 WILD = Disorder(late=0.4, crash=0.03, unseen=0.2, repeat=0.1, lost_answer=0.3, outage=0.2)
 
@@ -140,7 +140,7 @@ def test_who_has_claimed_nodes_takes_the_room_that_others_left_for_it() -> None:
     play.submit("low", 5)
     play.submit("other", 5, priority="build")
     play.submit("high", 6, priority="build")
-    for number in range(2 * MULTIPLE):
+    for number in range(2 * WIDTHS_TO_AGE):
         assert not play.told(NodesClaimed)
         play.submit(f"small-{number}", 3, runtime="5s", wait_ms=20_000)
     assert play.told(NodesClaimed)

@@ -15,7 +15,6 @@ import pytest
 from test_reclaim import Play, three_teams
 
 from kit import facts
-from muster.core.preemption.passing import MULTIPLE
 from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -23,6 +22,7 @@ from muster.events.decisions import (
 )
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
+from muster.model.quota import WIDTHS_TO_AGE
 
 
 def two_teams(whole: int = 20, least: int = 10) -> TreeNodeSpec:
@@ -151,7 +151,7 @@ def test_nothing_is_held_for_an_aged_job_whose_queue_is_paused() -> None:
     play = Play(two_teams(20, 0))
     play.submit("long", "one", "12", wait_ms=1000)
     play.submit("wide", "two", "16", wait_ms=1000)
-    for index in range(MULTIPLE * 2):
+    for index in range(WIDTHS_TO_AGE * 2):
         play.submit(f"small-{index}", "one", "8", runtime="10s", ttl_s=0, wait_ms=30_000)
     assert [event.ref.name for event in claims(play)] == ["wide"]
     play.annotate_tree({"muster.dev/paused": "admissions"})

@@ -147,6 +147,10 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
         return left
 
 
+WIDTHS_TO_AGE = 8
+"""A job, or a gang of pods, has aged once later work of so many times its own width has passed it."""
+
+
 class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a tree is applied: annotations ``muster.dev/...`` on the tree. Times in ms."""
 

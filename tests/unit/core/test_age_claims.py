@@ -7,10 +7,10 @@ import pytest
 from kit.scenes import Scene
 from kit.words import in_words
 from muster.core.cell.seats import Seat
-from muster.core.preemption.passing import MULTIPLE
 from muster.core.quota.ledger.idling import IDLE_PART
 from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 HOUR_S = 3600
@@ -44,7 +44,7 @@ def opened(scene: Scene) -> list[str]:
 # --- who ages ---------------------------------------------------------------------------------------------------------
 
 
-ENOUGH = MULTIPLE * 4 // 2
+ENOUGH = WIDTHS_TO_AGE * 4 // 2
 """So many jobs of two cores pass a job of four for it to age."""
 
 
@@ -65,7 +65,7 @@ def test_a_job_ages_when_enough_later_work_has_started_before_it(queue: str) -> 
 def test_nobody_ages_in_a_line_that_moves() -> None:
     """However long it is: each of them starts in its turn."""
     scene = scene_of()
-    names = [f"{'ab'[index % 2]}/w{index}" for index in range(5 * MULTIPLE)]
+    names = [f"{'ab'[index % 2]}/w{index}" for index in range(5 * WIDTHS_TO_AGE)]
     for name in names:
         scene.lines(f"job {name} cpu=2", "time +60s")
     before = "b/x0"

@@ -7,8 +7,8 @@ import pytest
 from kit import nodes
 from kit.packed import Packed, Shape
 from kit.scenes import Scene
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.told.views.story import Story
 
 HOUR_S = 3600
@@ -119,7 +119,7 @@ def test_nothing_is_held_for_a_job_that_empty_nodes_could_not_take(
     for index in range(sum(sizes)):
         cluster.arrives(f"x{index}", "b", Shape(1, 1))
     cluster.arrives("never", "a", shape)
-    for index in range(MULTIPLE * shape.count * shape.gpus):
+    for index in range(WIDTHS_TO_AGE * shape.count * shape.gpus):
         cluster.ends(f"x{index}")
         cluster.arrives(f"x{sum(sizes) + index}", "b", Shape(1, 1))
     assert cluster.bench.happened(ClaimOpened) == []

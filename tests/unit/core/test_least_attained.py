@@ -6,11 +6,11 @@ import pytest
 
 from kit.scenes import Scene
 from kit.words import in_words
-from muster.core.preemption.passing import MULTIPLE
 from muster.core.quota.service import FRESH_MS, LEAST_RUN_MS, MOST_TIMES
 from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved
+from muster.model.quota import WIDTHS_TO_AGE
 
 HOUR = 3_600_000
 
@@ -76,7 +76,7 @@ def test_a_job_that_only_a_claim_for_age_refuses_is_no_claimant() -> None:
     passes(scene, 3 * HOUR)
     scene.lines("gang c/wide head=4 workers=1x4")
     before = "b/other"
-    for index in range(MULTIPLE * 8 // 3 + 1):
+    for index in range(WIDTHS_TO_AGE * 8 // 3 + 1):
         scene.lines(f"finishes {before}", f"gone {before}", f"gang b/x{index} head=3 workers=0x0")
         before = f"b/x{index}"
         scene.runs(before)

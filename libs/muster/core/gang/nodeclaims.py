@@ -19,13 +19,13 @@ from muster.core.gang.podgangs import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.placement.needs import NodeClass, need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Cause, Decision
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into, scaled, summed
 from muster.model.strategies import Strategy
 
@@ -91,7 +91,7 @@ def has_aged(state: AdmitterState, claimant: Claimant, asks: Sequence[Ask]) -> b
     wanted, scale = summed(scaled(ask.request, ask.count) for ask in asks), state.ledger.scale
     most = max(wanted, key=lambda name: wanted[name] * 10**9 // scale.get(name, 10**18), default="")
     asked = wanted.get(most, 0)
-    return 0 < asked * MULTIPLE <= claimant.passed.get(most, 0)
+    return 0 < asked * WIDTHS_TO_AGE <= claimant.passed.get(most, 0)
 
 
 # --- what becomes of claims -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Ageing: a waiting job ages as later work passes it.
 
 Work passes a waiting job when it came to wait later and starts earlier. It passes at each node of the tree that both
-share. Work of higher priority does not count. A job is *aged* once ``MULTIPLE`` times its own width has passed it.
+share. Work of higher priority does not count. A job is *aged* once ``WIDTHS_TO_AGE`` times its own width has passed it.
 Where jobs start in the order of coming no job ages, however long the line is.
 
 Starts are counted together. Once an eighth of a node's limit has started there, the node looks at the jobs that wait
@@ -18,9 +18,9 @@ from msgspec import Struct, field
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into
 
-MULTIPLE = 8
 LOOK_PART = 8
 MOST_STARTS = 256
 """A node looks after so many starts at the latest."""
@@ -35,7 +35,7 @@ class Arrival(Struct):
     """node -> the amounts that have passed the job there, as of the node's last look"""
 
     def is_aged_at(self, path: str, name: str, asked: int) -> bool:
-        return asked > 0 and self.passed.get(path, {}).get(name, 0) >= MULTIPLE * asked
+        return asked > 0 and self.passed.get(path, {}).get(name, 0) >= WIDTHS_TO_AGE * asked
 
 
 class LaterStart(Struct, frozen=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import GangAdmitted
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
+from muster.model.quota import WIDTHS_TO_AGE
 
 LEAST = 4
 """The cores that queue a is guaranteed; queue b only borrows."""
@@ -44,7 +44,7 @@ def test_a_job_within_a_guarantee_is_placed_on_nodes_that_a_borrower_has_claimed
     scene = cluster(20, 4, 4, 1)
     scene.lines("gang b/s0 head=4 workers=0x0", "gang b/s1 head=4 workers=0x0")
     scene.lines("gang b/big head=2 workers=1x4", "time +1s", "gang b/tiny head=1 workers=0x0")
-    scene.lines(f"follow b/tiny head=1 workers=0x0 times={6 * MULTIPLE}")
+    scene.lines(f"follow b/tiny head=1 workers=0x0 times={6 * WIDTHS_TO_AGE}")
     assert told(scene, NodesClaimed) == [("NodesClaimed", "big")]
     scene.lines("gone b/s0", "gang b/late head=4 workers=0x0")
     assert nodes_of(scene, "late") == []
@@ -62,7 +62,9 @@ def test_a_job_for_which_quota_is_held_for_its_age_claims_nodes_until_the_quota_
     for index in range(4):
         scene.lines(f"gang b/s{index} head=2 workers=0x0")
     scene.lines(
-        "gang b/big head=1 workers=1x4", "time +1s", f"follow b/s3 head=2 workers=0x0 times={5 * MULTIPLE // 2 - 1}"
+        "gang b/big head=1 workers=1x4",
+        "time +1s",
+        f"follow b/s3 head=2 workers=0x0 times={5 * WIDTHS_TO_AGE // 2 - 1}",
     )
     assert told(scene, ClaimOpened, NodesClaimed) == []
     scene.lines("follow b/s3 head=2 workers=0x0 times=1")

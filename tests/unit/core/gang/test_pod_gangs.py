@@ -13,12 +13,12 @@ from kit.podgangs import SIGS, Scene, member, pod_group
 from kit.words import in_words
 from muster.core.gang.nodeclaims import CLAIM_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, MAX_AT_ONCE, STARVED_MS
-from muster.core.preemption.passing import MULTIPLE
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import NodeGone, PodGroupObserved, PodObserved, QuotaTreeObserved
 from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
 from muster.model.keys import Ref
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.workload import PodState
 
 E = TypeVar("E", bound=Event)
@@ -310,7 +310,7 @@ def test_a_big_gang_claims_nodes_and_small_ones_go_on_beside_it(case: Case) -> N
     case.add(*gang("big", 2, cpu=4))
     case.settle()
     case.bench.pass_time(CLAIM_MS)
-    last = 2 * MULTIPLE
+    last = 2 * WIDTHS_TO_AGE
     for number in range(last):
         assert not case.happened(NodesClaimed)
         case.ends(f"s-{number}")
