@@ -235,8 +235,8 @@ class _Claims:
     def _passed(self, event: NodesClaimed, vain: _Vain) -> bool:
         """Whether the work that has passed a job is ``_WIDTHS`` times as wide, in some resource that the job asks."""
         sets = {pods.name: pods for pods in self._sets.get(_key(event), ())}
-        each = [(sets[place.pod_set], place.count) for place in event.places if place.pod_set in sets]
-        wide = summed(scaled(pods.request if pods.takes is None else pods.takes, count) for pods, count in each)
+        claimed = [(sets[place.pod_set], place.count) for place in event.places if place.pod_set in sets]
+        wide = summed(scaled(pods.request if pods.takes is None else pods.takes, count) for pods, count in claimed)
         return any(0 < asked * _WIDTHS <= vain.passed.get(name, 0) for name, asked in wide.items())
 
 

@@ -147,7 +147,7 @@ class GangAdmitter(Stage[AdmitterState]):
     def _owed(
         state: AdmitterState, view: View, placer: PodGangPlacer, plain: Sequence[Reservation], *, before_claims: bool
     ) -> Iterator[Decision]:
-        """The jobs with quota within a guarantee, in nobody's kept places. Nodes claimed by others are open to these
+        """The jobs with quota within a guarantee, without kept places. Nodes claimed by others are open to these
         jobs, and to unplaced jobs within a guarantee.
         """
         hopeless: dict[str, Shortage] = {}
@@ -246,11 +246,11 @@ class GangAdmitter(Stage[AdmitterState]):
 
 def _owed_first(state: AdmitterState, view: View) -> Iterator[Decision]:
     """Unplaced jobs within a guarantee that have room are tried again; without such a job the view is as before."""
-    mark, found = view.mark(), False
+    mark, acted = view.mark(), False
     for decision in placelines.owed_first(state, view):
-        found = True
+        acted = True
         yield decision
-    if not found:
+    if not acted:
         view.undo(mark)
 
 

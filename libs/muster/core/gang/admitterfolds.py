@@ -164,8 +164,8 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
 
 
 def _amounts(event: GangAdmitted) -> Vector:
-    each = {pods.name: pods.request for pods in event.pod_sets}
-    return summed(scaled(each.get(place.pod_set, {}), place.count) for place in event.placements)
+    requests = {pods.name: pods.request for pods in event.pod_sets}
+    return summed(scaled(requests.get(place.pod_set, {}), place.count) for place in event.placements)
 
 
 def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
