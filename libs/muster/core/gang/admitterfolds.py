@@ -72,7 +72,7 @@ def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> N
     placelines.forget(state, event.ref.uid)
     state.found.pop(event.ref.uid, None)
     state.gangs.pop(event.ref.uid, None)
-    state.waits.pop(event.ref.uid, None)
+    nodeclaims.forget(state, event.ref.uid)
 
 
 def child_observed(state: AdmitterState, _at: Position, event: ChildObserved) -> None:
@@ -150,7 +150,7 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
     reservation = _reservation(state, event)
     if reservation is not None:
         del state.reservations[event.ref.uid]
-        state.waits.pop(event.ref.uid, None)
+        nodeclaims.forget(state, event.ref.uid)
         if event.placements:
             queued = queued_as(state.queued, event.ref.uid)
             nodeclaims.passed(state, queued.came, queued.rank[0], _amounts(event))

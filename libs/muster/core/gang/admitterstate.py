@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang import podgangs
-from muster.core.gang.podgangs import Claimant, PodGangs
+from muster.core.gang.podgangs import Claimant, NodeStarts, PodGangs
 from muster.core.objects.meta import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.stage import DueTimes, StageState
@@ -268,6 +268,9 @@ class AdmitterState(StageState):
     """namespace/name of a workload with held places -> uid"""
     waits: dict[str, Claimant] = field(default_factory=dict)
     """By uid of the workload."""
+    starts: NodeStarts = field(default_factory=NodeStarts)
+    aged: dict[str, None] = field(default_factory=dict)
+    """uids of jobs in ``waits`` that may have aged, as of the last look"""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
     """workload uid -> job that waits for room on the nodes without quota"""
     passed: dict[str, dict[str, Unplaced]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ a gang that has waited longer and finds no nodes without nodes of the claim.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
 from muster.core.gang.jobplaces import asks_of, placements
-from muster.core.gang.podgangs import Claimant, NodeClaim, PodGang, claim_key
+from muster.core.gang.podgangs import Claimant, NodeClaim, NodeStart, NodeStarts, PodGang, claim_key
 from muster.core.placement.needs import NodeClass, need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
@@ -31,6 +32,9 @@ from muster.model.strategies import Strategy
 
 CLAIM_MS = 30 * 60_000
 """The duration of a claim, and of the pause after the claim before the gang may claim again."""
+LOOK_PART = 8
+MOST_STARTS = 256
+"""Gangs are looked at after so many starts at the latest."""
 MOST = 8
 """Claims at once."""
 
@@ -70,14 +74,60 @@ def may_claim_from(claimant: Claimant) -> int:
 
 
 def passed(state: AdmitterState, came: int, below: int, amounts: Vector) -> None:
-    """Work that came to wait at log time ``came`` (ms), with the negated priority ``below``, has its places."""
+    """Work that came to wait at log time ``came`` (ms), with the negated priority ``below``, has its places.
+
+    Starts are counted together: once so much is placed as an eighth of the nodes may have, each gang that waits counts.
+    """
+    if not state.waits and not state.pods.open:
+        state.starts = NodeStarts()  # None of the starts so far has passed a gang that waits from here on.
+        return
+    starts, nodes = state.starts, len(state.ledger.nodes)
+    starts.begun.append(NodeStart(came, below, amounts))
+    add_into(starts.total, amounts)
+    largest = state.ledger.scale
+    much = any(total * LOOK_PART >= largest.get(name, 0) * nodes > 0 for name, total in starts.total.items())
+    if much or len(starts.begun) >= MOST_STARTS:
+        _look(state)
+
+
+def _look(state: AdmitterState) -> None:
+    """Add the starts to the amounts that have passed the gangs without places."""
+    if not state.starts.begun:
+        return
+    starts, by_priority = state.starts.begun, dict[int, list[NodeStart]]()
+    state.starts = NodeStarts()
+    for start in starts:
+        by_priority.setdefault(start.below, []).append(start)
+    later = {below: _from_each(begun) for below, begun in by_priority.items()}
     for uid, claimant in state.waits.items():
-        if came > claimant.since and below >= queued_as(state.queued, uid).rank[0]:
-            add_into(claimant.passed, amounts)
+        below = queued_as(state.queued, uid).rank[0]
+        _count(claimant, [sums for priority, sums in later.items() if priority >= below])
+        gang = state.gangs.get(uid)
+        if gang is not None and has_aged(state, claimant, asks_of(state, gang)):
+            state.aged[uid] = None
     for key in state.pods.open:
         claimant = state.pods.gangs[key].claimant
-        if came > claimant.since > 0:
-            add_into(claimant.passed, amounts)
+        if claimant.since:
+            _count(claimant, [*later.values()])
+
+
+Sums = tuple[list[int], list[Vector]]
+
+
+def _from_each(begun: list[NodeStart]) -> Sums:
+    """(the times at which starts came to wait, sorted; the sums of amounts from each time on)."""
+    order, total, sums = sorted(begun, key=lambda start: start.came), Vector(), list[Vector]()
+    for start in reversed(order):
+        add_into(total, start.amounts)
+        sums.append(dict(total))
+    return [start.came for start in order], sums[::-1]
+
+
+def _count(claimant: Claimant, later: Sequence[Sums]) -> None:
+    for times, sums in later:
+        at = bisect_right(times, claimant.since)
+        if at < len(times):
+            add_into(claimant.passed, sums[at])
 
 
 def has_aged(state: AdmitterState, claimant: Claimant, asks: Sequence[Ask]) -> bool:
@@ -102,14 +152,18 @@ def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
     state.pods.claims[claim.key] = claim
     claimant = _claimant(state, claim)
     if claimant is not None:
+        _look(state)
         claimant.claimed = at.at
         claim.passed, claimant.passed = claimant.passed, {}
+        if claimant.held is None:
+            state.aged.pop(claim.key, None)
 
 
 def held(state: AdmitterState, at: Position, event: ClaimOpened) -> None:
     """Quota is held for an aged job: nodes are due to the job, too."""
     if event.kind == "age" and event.ref.uid in state.gangs:
         state.waits.setdefault(event.ref.uid, Claimant(at.at, event.ref)).held = Cause(at.seq, at.item)
+        state.aged[event.ref.uid] = None
 
 
 def given_up(state: AdmitterState, at: Position, event: ClaimEnded) -> None:
@@ -129,6 +183,8 @@ def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
     if claimant is not None and event.outcome == "yielded":
         claimant.claimed = 0  # The gang has not had its turn yet.
         add_into(claimant.passed, claim.passed)
+        if claim.ref is not None:
+            state.aged[claim.key] = None
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
@@ -312,7 +368,13 @@ def in_vain(state: AdmitterState, ref: Ref, now: int) -> None:
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
     """A job no longer wants to run, for now or for good."""
-    state.waits.pop(event.ref.uid, None)
+    forget(state, event.ref.uid)
+
+
+def forget(state: AdmitterState, uid: str) -> None:
+    """The job waits for nodes no more."""
+    state.waits.pop(uid, None)
+    state.aged.pop(uid, None)
 
 
 def claim_of_job(state: AdmitterState, job: Reservation, asks: Sequence[Ask]) -> list[NodesClaimed | NodesClaimEnded]:
@@ -347,7 +409,7 @@ def of_aged(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
 
 def aged_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
     """(log time (ms) from which the job may claim nodes, uid) of every aged job without quota."""
-    mine = (uid for uid in state.waits if uid not in state.reservations and uid in state.gangs)
+    mine = (uid for uid in state.aged if uid not in state.reservations and uid in state.gangs)
     return [(at, uid) for uid in mine if state.gangs[uid].waits and (at := job_may_claim_at(state, uid))]
 
 
@@ -369,7 +431,7 @@ def _room(classes: Sequence[NodeClass], ask: Ask) -> int:
 
 def job_may_claim_at(state: AdmitterState, uid: str) -> int:
     """Log time (ms) from which a job may claim nodes; 0 where the job may not."""
-    claimant, gang = state.waits.get(uid), state.gangs.get(uid)
+    claimant, gang = state.waits.get(uid) if uid in state.aged else None, state.gangs.get(uid)
     if claimant is None or gang is None or not has_aged(state, claimant, asks_of(state, gang)):
         return 0
     return may_claim_from(claimant)

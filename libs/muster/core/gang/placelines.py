@@ -256,7 +256,7 @@ def retries_due(
     """The jobs to try again; without such jobs, the nodes claimed by an unplaced job. ``view``: without the places kept
     for other jobs.
     """
-    if not (state.unplaced or state.passed or state.waits):
+    if not (state.unplaced or state.passed or state.aged):
         return
     mode = state.placement.strategy
     if mode is None:
@@ -378,7 +378,7 @@ def _found(unplaced: Unplaced, *, growth: bool = False) -> PlacesFound:
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
-    if not (state.unplaced or state.passed or state.waits):
+    if not (state.unplaced or state.passed or state.aged):
         return
     times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     if state.placement.strategy is not None:

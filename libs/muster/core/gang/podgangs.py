@@ -91,6 +91,23 @@ class Claimant(Struct):
     """The opening of a claim for age that holds quota for the job."""
 
 
+class NodeStart(Struct, frozen=True):
+    """Work that has got its places."""
+
+    came: int
+    """Log time (ms) from which the work waited."""
+    below: int
+    """The negated priority."""
+    amounts: Vector
+
+
+class NodeStarts(Struct):
+    """The work placed since the last look at those that wait."""
+
+    begun: list[NodeStart] = field(default_factory=list)
+    total: Vector = field(default_factory=dict)
+
+
 class NodeClaim(Struct):
     """A claim on nodes: room that becomes free there is kept for a gang."""
 
