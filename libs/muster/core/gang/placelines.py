@@ -297,8 +297,11 @@ def _in_line(state: AdmitterState, head: LinePlace) -> Unplaced:
 
 
 def _may_be_tried(state: AdmitterState, uid: str) -> bool:
-    """Whether a job asks to run and has no quota: a job with quota has its own try."""
-    return state.gangs[uid].waits and uid not in state.reservations and uid not in state.admitted
+    """Whether a job asks to run and has no quota: a job with quota has its own try. A job tried again waits for its
+    queue, and takes no room under another flavor meanwhile.
+    """
+    until, _ = state.found.get(uid, (0, False))
+    return until <= state.now and state.gangs[uid].waits and uid not in state.reservations and uid not in state.admitted
 
 
 def _may_fit(line: Line, left: Mapping[str, int]) -> bool:

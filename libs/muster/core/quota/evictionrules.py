@@ -15,9 +15,10 @@ comparison covers the resources of the claimant and of the victims.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import ClassVar
 
-from msgspec import field
+from msgspec import field, structs
 
 from muster.core.quota.candidates import Basis, Giver, GivingRules, Objection, Search, Turn
 from muster.core.quota.demand import Scratch, chain_of, counted
@@ -115,6 +116,13 @@ class Between(GivingRules, frozen=True):
             least != UNLIMITED and self._last_left(giver, side, name, least, search) > least for name, least in keeps
         )
         return gives and not self._comes_back(giver, own, side, search)
+
+    def beside(self, *more: Scratch) -> Between:
+        """The same rules once further jobs run."""
+        held = dict(self.given.held.extra)
+        for path, amounts in chain.from_iterable(scratch.extra.items() for scratch in more):
+            held[path] = summed((held.get(path, {}), amounts))
+        return between(structs.replace(self.given, held=Scratch(held)), self.queue, self.demand, self.shares)
 
     def _last_left(self, giver: Giver, side: str, name: str, least: int, search: Search) -> int:
         """The use of a side before its largest victim leaves; a lower bound if above ``least``."""

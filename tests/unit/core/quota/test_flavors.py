@@ -457,6 +457,28 @@ def test_a_job_with_two_flavors_takes_the_room_of_one_in_a_round() -> None:
     scene.bench.sound()
 
 
+def test_a_job_that_is_queued_again_is_not_tried_on_its_other_flavor_meanwhile() -> None:
+    """The nodes of the second type are there before the sorter has heard of the room on the first."""
+    scene = Types()
+    scene.flavors({"h100": 4, "a100": 2}, leaf("a", {"h100": 2, "a100": 2}), leaf("b", {}))
+    scene.lines("placement pack")
+    scene.asks("a/either", ("main", 1, 2), order="h100,a100")
+    scene.asks("a/later", ("main", 1, 2), order="a100")
+    scene.bench.paused = frozenset({"gang_admitter", "queue_sorter"})
+    scene.bench.facts(typed_node("h100", 2))
+    scene.settle()
+    scene.take("gang_admitter")
+    scene.bench.facts(typed_node("a100", 2))
+    scene.settle()
+    scene.take("gang_admitter")
+    tried = [event.ref.key for event in scene.bench.happened(PlacesFound)]
+    assert tried == ["a/either", "a/later"]
+    scene.bench.paused = frozenset()
+    scene.settle()
+    assert (placed(scene, "a/either"), placed(scene, "a/later")) == ({"node-h100"}, {"node-a100"})
+    scene.bench.sound()
+
+
 def test_a_root_without_a_limit_of_a_flavor_lends_without_an_end() -> None:
     """c is guaranteed six of any type: with no limit of H100 at the root, others need not have borrowed H100."""
     scene = Types()
