@@ -17,8 +17,7 @@ other suspension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import structs
@@ -26,7 +25,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import quota_name
 from muster.core.quota import rayclaims
-from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable, kept_ms
+from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable
 from muster.core.quota.candidates import Objection, basis, search
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import Scratch, chain_of, counted, demand_of, laid_out
@@ -108,22 +107,6 @@ def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, n
 
 
 # --- moving -----------------------------------------------------------------------------------------------------------
-
-
-def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Why the moving victims of a proposal may not move for the claimant; empty when allowed.
-
-    In quota trees jobs move only for a claimant with owed quota, beside evicted jobs.
-    """
-    alone, given = proposed.kind == "move", basis(state.ledger, proposed.ref.uid)
-    if alone and given.refusal(proposed.queue, proposed.demand) is not None:
-        return "not_enough"
-    for victim in proposed.victims:
-        entry = state.entries[victim.ref.uid]
-        free = not alone or state.ledger.by_shares(entry.queue)
-        if victim.moves and (not free or entry.short_since):
-            return "victim_protected"
-    return ""
 
 
 def handed_on(
@@ -375,7 +358,9 @@ def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
 
 
 def _of_victims(state: AccountantState, plan: Plan) -> Objection:
-    """Why the victims are not suspended. Where jobs are placed, the gang admitter decides last."""
+    """Why the victims are not suspended. Judged is what may have changed since the plan: a priority, or the service of
+    former runs, belongs to an attempt and stays. Where jobs are placed, the gang admitter decides last.
+    """
     proposed, tried = plan.proposed, plan.tried
     uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
     if for_nodes and not state.places:
@@ -387,20 +372,17 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     if not all(may_leave(state, victim, queue) for victim in proposed.victims):
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
-    chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
-    if len(chosen) < len(proposed.victims) and (objection := moving_objection(state, proposed)):
-        return objection
+    given = basis(state.ledger, uid)
     if proposed.kind == "move":
-        return refused
-    own = any(state.entries[victim_uid].queue == queue for victim_uid in chosen)
-    given, service = basis(state.ledger, uid), proposed.kind == "service"
+        return "not_enough" if given.refusal(queue, demand) is not None else refused
+    chosen = [victim.ref.uid for victim in proposed.victims if not victim.moves]
+    own = any(state.entries[victim].queue == queue for victim in chosen)
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
-    judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
-    may = partial(_served_more if service else _lower, state, proposed, chosen)
+    judge = OfService(queue) if proposed.kind == "service" else rules(given, queue, demand, inside=own, shares=shares)
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
     begun = search(given, queue, demand, places=for_nodes or spare)
     begun.places = state.places
-    return giving_objection(judge, begun, chosen, may, places=state.places) or refused
+    return giving_objection(judge, begun, chosen, places=state.places) or refused
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
@@ -433,29 +415,6 @@ def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
     return rules(given, queue, demand).claims()
 
 
-def _lower(
-    state: AccountantState, proposed: PreemptionProposed, chosen: Mapping[str, Victim], victim: str
-) -> Objection:
-    """The objection to a victim in the claimant's own queue without lower priority."""
-    own = state.entries[victim].queue == proposed.queue
-    lower = not own or outranked(state, proposed.ref.uid, victim, chosen[victim].priority)
-    return "" if lower else "not_lower"
-
-
-def _served_more(
-    state: AccountantState, proposed: PreemptionProposed, _chosen: Mapping[str, Victim], victim: str
-) -> Objection:
-    """The objection to a victim that has not kept more service than the claimant, or was evicted for service
-    too often.
-    """
-    rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
-    if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
-        return "not_served_more"
-    kept = kept_ms(state, workload, state.entries[victim])
-    level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
-    return "" if level > state.service.level(rules, proposed.ref.uid) else "not_served_more"
-
-
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
     """The objection to clusters that release workers. A proposal never has whole victims beside such clusters, nor
     clusters of the claimant's own queue beside clusters of other queues.
@@ -469,9 +428,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
             return "victim_protected"
         if part.ref.uid in state.returns:
             return "victim_protected"
-        if inside and (
-            entry.queue != proposed.queue or not outranked(state, proposed.ref.uid, part.ref.uid, part.priority)
-        ):
+        if inside and entry.queue != proposed.queue:
             return "not_lower"
         tree = state.ledger.tree_of(entry.queue)
         workload = state.workloads.get(part.ref.uid)
@@ -483,21 +440,13 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
     """Whether a victim may be suspended now for a job of queue ``claimant``: still running in the proposed queue, and
-    not protected by a minimum run time.
+    not protected by a minimum run time. A job that moves has all its pods.
     """
-    if not evictable(state, victim.ref.uid, victim.attempt):
+    entry = state.entries.get(victim.ref.uid)
+    if entry is None or not evictable(state, victim.ref.uid, victim.attempt) or (victim.moves and entry.short_since):
         return False
-    entry, least = state.entries[victim.ref.uid], protected_ms(state.ledger, victim.queue, claimant)
+    least = protected_ms(state.ledger, victim.queue, claimant)
     return entry.queue == victim.queue and state.now - entry.since >= least
-
-
-def outranked(state: AccountantState, claimant: str, victim: str, proposed: int | None) -> bool:
-    """Whether a victim has lower priority than the claimant, by the queued priorities; both by uid.
-
-    ``proposed``: the victim's priority in the proposal; this counts for an adopted victim, never queued.
-    """
-    lower, higher = state.priorities.get(victim, proposed), state.priorities.get(claimant)
-    return lower is not None and higher is not None and lower < higher and proposed is not None
 
 
 def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:

@@ -14,7 +14,6 @@ from muster.core.quota.accountantstate import (
     Leaving,
     Proposal,
     for_itself,
-    kept_ms,
 )
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, regrant, touched
@@ -23,7 +22,6 @@ from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
-from muster.core.quota.service import gpu_time
 from muster.core.workloads.registry import child_shards
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
@@ -175,9 +173,8 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
 
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
-    entry, workload = state.entries.pop(uid, None), state.workloads.get(uid)
-    if entry is not None and workload is not None:
-        state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
+    workload = state.workloads.get(uid)
+    state.entries.pop(uid, None)
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
     state.opened = {cluster: owner for cluster, owner in state.opened.items() if owner != uid}
@@ -371,7 +368,6 @@ def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
     uid = event.ref.uid
     state.evictions.pop(uid, None)
-    state.service.forget(uid)
     forget(state, uid)
     _forget(state, at, uid)
     _owner_gone(state, at)

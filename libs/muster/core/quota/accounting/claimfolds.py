@@ -40,8 +40,6 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             preempts = victim.priority is not None or event.kind == "service"
             entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
             entry.suspended_rv, entry.ends_by = 0, victim.ends_by
-            if event.kind == "service":
-                state.service.gave_way(victim.ref.uid)
             recheck(state, victim.ref.uid)
     growth.parts_ordered(state, event)
 
