@@ -16,7 +16,7 @@ from itertools import islice
 from typing import ClassVar
 
 from muster.core.gang import admitterfolds
-from muster.core.preemption import claimants, growthclaims, makingroom, near, plans, preemptorfolds
+from muster.core.preemption import claimants, growthclaims, makingroom, plans, preemptorfolds
 from muster.core.preemption.growthclaims import Claimant
 from muster.core.preemption.plans import underserved
 from muster.core.preemption.preemptorstate import PreemptorState
@@ -91,7 +91,7 @@ class Preemptor(Stage[PreemptorState]):
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
             violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         counted: dict[str, None] = {}
-        near.settle(counted, state.queues, state.queues.book.lines)
+        claimants.settle_near(counted, state.queues, state.queues.book.lines)
         if state.near != counted:
             violations.append(Violation("I16", f"kept as near their guarantee {state.near}, and are {counted}"))
         if (outranked := state.outranked.keys()) != (

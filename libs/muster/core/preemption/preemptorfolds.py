@@ -6,7 +6,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from muster.core.preemption import growthclaims, makingroom, near
+from muster.core.preemption import claimants, growthclaims, makingroom
 from muster.core.preemption.growthclaims import scales_itself
 from muster.core.preemption.plans import enlist, weigh
 from muster.core.preemption.preemptorstate import (
@@ -97,7 +97,7 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    near.settle(state.near, state.queues, state.queues.book.stirred)
+    claimants.settle_near(state.near, state.queues, state.queues.book.stirred)
     state.queues.book.stirred.clear()
 
 

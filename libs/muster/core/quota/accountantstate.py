@@ -12,6 +12,7 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
+from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.quota.division.decay import Lately
@@ -24,8 +25,7 @@ from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.claims import PlanTried
-from muster.events.decisions import Candidate, PreemptionProposed
+from muster.events.decisions import Candidate
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import ChildObserved
@@ -154,15 +154,6 @@ class Proposal(Struct):
 
     candidate: Candidate
     cause: Cause
-
-
-class Plan(Struct):
-    """An unanswered proposal to suspend others for a claimant."""
-
-    proposed: PreemptionProposed
-    cause: Cause
-    tried: PlanTried | None = None
-    """Whether the claimant was found to fit on the nodes, if known."""
 
 
 class OpenGrowth(Struct):

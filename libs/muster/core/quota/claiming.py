@@ -1,4 +1,4 @@
-"""The accountant's answers to proposals to reclaim, and the end of claims.
+"""Plans, orders and claims in the accountant: their folds, its answers to plans, and the end of claims.
 
 A plan is judged as if every earlier claim were served and its victims gone. Three conditions: the claimant would be
 admitted then; the victims leave for no other claim; the rules of reclaim or of priority allow the victims. An age claim
@@ -23,27 +23,95 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
+from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.quota import rayclaims
-from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable
+from muster.core.quota.accountantstate import AccountantState, Entry, evictable
+from muster.core.quota.accounting import growth
+from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.candidates import Objection, basis, search
-from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted, demand_of, laid_out
-from muster.core.quota.endings import comes_back
+from muster.core.quota.endings import comes_back, is_lost, overdue_at, unjustified, why_over
 from muster.core.quota.evictionrules import OfService, giving_objection, rules
 from muster.core.quota.ledger.books import claim_of
 from muster.core.quota.ledger.idling import spent_at
 from muster.core.quota.ledger.kaitimes import protected_ms
-from muster.core.quota.ledger.quotaledger import Ledger, leaf_of, shares_with, waits
+from muster.core.quota.ledger.quotaledger import Ledger, shares_with, waits
 from muster.core.stage import Violation
 from muster.events.base import Cause, Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, PlanTried, StayReason, VictimStays
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
+from muster.events.system import PlacementChosen
 from muster.model.demand import Demand, Shortfall
+from muster.model.keys import Position
 from muster.model.places import Move
-from muster.model.resources import total_of
 from muster.model.victims import Victim
 from muster.model.workload import Workload
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
+    if not event.withheld:
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
+
+
+def placement_chosen(state: AccountantState, at: Position, event: PlacementChosen) -> None:
+    state.places = event.strategy is not None
+    state.forest.placed(state.places, Cause(at.seq, at.item))
+    state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
+
+
+def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None and plan.proposed.attempt == event.attempt:
+        plan.tried = event
+
+
+def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.ordered(event, at.at)
+    _claimed(state, at, event.ref.uid)
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            preempts = victim.priority is not None or event.kind == "service"
+            entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
+            entry.suspended_rv, entry.ends_by = 0, victim.ends_by
+            recheck(state, victim.ref.uid)
+    growth.parts_ordered(state, event)
+
+
+def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.open_claim(claim_of(event, at.at))
+    _claimed(state, at, event.ref.uid)
+
+
+def _claimed(state: AccountantState, at: Position, uid: str) -> None:
+    state.claim_causes[uid] = Cause(at.seq, at.item)
+    recheck(state, uid)
+
+
+def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None and event.reason == "not_ended":
+        entry.leaving, entry.ends_by = "", 0
+    recheck(state, event.ref.uid)
+
+
+def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
+    ended = state.ledger.end_claim(event.ref.uid)
+    state.claim_causes.pop(event.ref.uid, None)
+    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
+        recheck(state, uid)
+
 
 # --- backfill ---------------------------------------------------------------------------------------------------------
 
@@ -180,24 +248,6 @@ def _ending(state: AccountantState) -> Iterator[Claim]:
     return (claim for uid, claim in claims.by_uid.items() if uid in may) if may else iter(())
 
 
-def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why a claim ends without an admission, at any time; None while in force."""
-    if claim.growth is not None:
-        return rayclaims.why_growth_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
-    workload = state.workloads.get(claim.uid)
-    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
-        return "gone"
-    outcome = unjustified(state, workload, claim.queue)
-    if outcome is not None:
-        return outcome
-    tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
-    if demand_of(tree, workload, priority, queue=claim.queue, flavors=claim.demand.flavors) != claim.demand:
-        return "changed"
-    if not _can_be_served(state, claim):
-        return "unsatisfiable"
-    return None
-
-
 def expiries(state: AccountantState) -> Iterator[int]:
     """Log times (ms) at which claims without progress end."""
     claims = state.ledger.claims
@@ -235,14 +285,14 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
     """Victims that no claim should await any more."""
     if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
         return
-    for uid, attempt in state.ledger.claims.going().items():
-        entry = state.entries.get(uid)
+    for uid, leaver in state.ledger.claims.going.items():
+        entry = state.entries.get(uid) if leaver.gives is None else None
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or uid in state.due_stay):
             cause = state.causes.get(uid, entry.cause)
             late: StayReason = "not_ended" if entry.ends_by else "overdue"
             reason: StayReason = late if overdue else "node_lost" if is_lost(state, uid) else "runs_again"
-            yield VictimStays(cause=cause, ref=entry.ref, attempt=attempt, reason=reason)
+            yield VictimStays(cause=cause, ref=entry.ref, attempt=leaver.attempt, reason=reason)
 
 
 def forgotten(state: AccountantState) -> Iterator[Violation]:
@@ -253,27 +303,14 @@ def forgotten(state: AccountantState) -> Iterator[Violation]:
         yield Violation("I5", f"no victim leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
-    entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}
+    whole = (uid for uid, leaver in state.ledger.claims.going.items() if leaver.gives is None)
+    entries = {uid: state.entries[uid] for uid in whole if uid in state.entries}
     runs = {uid for uid, entry in entries.items() if not entry.leaving or is_lost(state, uid)}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
     if runs != state.due_stay.keys():
         yield Violation("I5", f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}")
     if late != state.overdue:
         yield Violation("I5", f"victims are overdue: {late}, and marked so: {state.overdue}")
-
-
-def is_lost(state: AccountantState, uid: str) -> bool:
-    """Whether a workload has pods on a node that is not ready: their end is not seen until the node is back."""
-    unready = state.forest.unready
-    return bool(unready) and any(name in unready for name in state.members.on(state.presence.family(uid)))
-
-
-def overdue_at(entry: Entry | None) -> int | None:
-    """Log time (ms) at which a victim counts as overdue, after a suspension or an expected end."""
-    if entry is not None and entry.ends_by:
-        return entry.ends_by
-    suspended = entry is not None and entry.leaving and entry.suspended_rv
-    return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None
 
 
 def answers(state: AccountantState) -> Iterator[Decision]:
@@ -447,37 +484,3 @@ def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
         return False
     least = protected_ms(state.ledger, victim.queue, claimant)
     return entry.queue == victim.queue and state.now - entry.since >= least
-
-
-def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
-    """Why no quota should be held for a waiting workload, after any wait and with any guarantee."""
-    if not waits(workload):
-        return "held"
-    if leaf_of(state.ledger, workload) != queue:
-        return "moved"
-    return "paused" if "admissions" in state.resting(queue) else None
-
-
-def _can_be_served(state: AccountantState, claim: Claim) -> bool:
-    """Whether the limits, and the guarantee behind the claim, would admit the claimant on an empty cluster."""
-    ledger, request = state.ledger, claim.demand.request
-    above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
-    if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
-        return False
-    if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
-        return True  # A fair share moves with the requests of other queues.
-    if claim.kind == "service":
-        return bool(ledger.rules_of(claim.queue).least_attained_ms)
-    if claim.kind == "age":
-        return ledger.rules_of(claim.queue).ages
-    if claim.kind != "guarantee":
-        return ledger.nodes[claim.queue].preempts
-    names = ledger.guaranteed_of(claim.queue, request)
-    return any(
-        all(
-            request[name] <= node.guaranteed.get(name, 0)
-            or ("@" in name and node.of_any_flavor(total_of(name), request) >= 0)
-            for name in names
-        )
-        for node in above[:-1]
-    )

@@ -42,12 +42,15 @@ LEAVES_WITHIN_MS = 3_600_000
 """How long a suspended victim may take to leave before other victims are suspended instead."""
 
 
-class Part(Struct, frozen=True):
-    """Workers that a Ray cluster releases for a claimant."""
+class Leaver(Struct, frozen=True):
+    """A victim that is still to leave: whole, to start again elsewhere, or some workers of a Ray cluster."""
 
     attempt: int
-    demand: Demand
-    left: Counts
+    moves: bool = False
+    """The job starts again elsewhere, and releases no quota."""
+    gives: Demand | None = None
+    """The amounts of the workers, where the cluster runs on."""
+    left: Counts = {}
     """The replicas granted to its groups afterwards."""
 
 
@@ -63,12 +66,8 @@ class Claim(Struct):
     """Log time (ms)."""
     top: str = ""
     """The uppermost node of the claim; empty for the whole path."""
-    victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that are still to leave"""
-    moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that start again elsewhere, and release no quota"""
-    partial: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part still to be released by a cluster"""
+    victims: dict[str, Leaver] = field(default_factory=dict)
+    """uid -> how the victim is still to leave"""
     progress: int = 0
     """Log time (ms) of the last progress: the opening, a victim that left, a release."""
     promised: int = 0
@@ -103,7 +102,7 @@ class Claim(Struct):
     @property
     def awaits(self) -> bool:
         """Whether a victim is still to leave its nodes, in whole or in part."""
-        return bool(self.victims or self.partial or self.moving)
+        return bool(self.victims)
 
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether a job of this queue and demand asks for the same and may use the claim's quota. A claim for growth,
@@ -205,25 +204,17 @@ class Claims(Struct):
     """The quota of firm claims once their victims have left."""
     total: Scratch = field(default_factory=Scratch)
     """The quota of all claims."""
-    leaving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of victims that leave as a whole and have not left yet, also after the end of their claim"""
-    cuts: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part that a running cluster releases for a claim"""
-    moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of a job suspended to start again elsewhere; the charge is not released"""
+    going: dict[str, Leaver] = field(default_factory=dict)
+    """uid -> how the victim leaves, and has not left yet; also after the end of its claim, but for workers"""
     rested: dict[str, IdleRest] = field(default_factory=dict)
     """node -> the rest after its last age claim"""
-
-    def going(self) -> dict[str, int]:
-        """All jobs under an order to be suspended for another job, and not gone yet: {uid: attempt}."""
-        return self.leaving | self.moving
 
     def copied(self) -> Claims:
         """The same claims, for a forecast of ends."""
         sums = (_copy(self.firm), _copy(self.promised), _copy(self.total))
         keys = (dict(self.by_uid), {leaf: dict(uids) for leaf, uids in self.of.items()})
         marks = (dict(self.calm), dict(self.aged), dict(self.tall))
-        return Claims(*keys, *marks, *sums, self.leaving, dict(self.cuts), self.moving, dict(self.rested))
+        return Claims(*keys, *marks, *sums, dict(self.going), dict(self.rested))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -235,8 +226,6 @@ class Claims(Struct):
                 self.rested.pop(before.top, None)
             claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
-            claim.moving = before.moving | claim.moving
-            claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
         self.of.setdefault(claim.queue, {})[claim.uid] = None
         self._calmed(claim)
@@ -245,9 +234,7 @@ class Claims(Struct):
             if claim.top != claim.queue:
                 self.tall[claim.uid] = None
         self._hold(claim, 1)
-        self.leaving |= claim.victims
-        self.moving |= claim.moving
-        self.cuts |= claim.partial
+        self.going |= claim.victims
 
     def end(self, uid: str) -> Claim | None:
         """Hold nothing for this claimant any more; the victims leave all the same."""
@@ -262,8 +249,9 @@ class Claims(Struct):
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
                 self.rested[claim.top] = IdleRest(claim.idle, claim.idle_until)
-            for victim in claim.partial:
-                self.cuts.pop(victim, None)
+            for victim, leaver in claim.victims.items():
+                if leaver.gives is not None:
+                    self.going.pop(victim, None)
         return claim
 
     def lack(self, claim: Claim, lacking: dict[str, Vector]) -> None:
@@ -288,22 +276,17 @@ class Claims(Struct):
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
-            gave = claim.partial.pop(uid, None) is not None or gave
-            gave = claim.moving.pop(uid, None) is not None or gave
             if gave:
                 self._calmed(claim)
                 claims.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
-        self.leaving.pop(uid, None)
-        self.moving.pop(uid, None)
-        self.cuts.pop(uid, None)
+        self.going.pop(uid, None)
         return claims
 
     def leaves_for(self, uid: str) -> list[Claim]:
         """The claims that await a victim, in whole or in part."""
-        claims = self.by_uid.values()
-        return [claim for claim in claims if uid in claim.victims or uid in claim.partial or uid in claim.moving]
+        return [claim for claim in self.by_uid.values() if uid in claim.victims]
 
     def ask_of(self, uid: str) -> QueuedRequest | None:
         """The claim of a claimant, as a queued request; the claimant may be in no queue."""
@@ -315,22 +298,12 @@ class Claims(Struct):
         victim.
         """
         claims = self.leaves_for(uid)
-        if self.moving.get(uid) == attempt:
-            del self.moving[uid]
-        stays = self.leaving.get(uid) == attempt
         for claim in claims:
-            part = claim.partial.get(uid)
-            if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
-                stays = claim.victims.pop(uid, None) is not None or stays
-                claim.moving.pop(uid, None)
-                claim.progress = max(claim.progress, at)
-            elif part is not None and part.attempt == attempt:
-                del claim.partial[uid]
-                self.cuts.pop(uid, None)
-                claim.progress = max(claim.progress, at)
-            self._calmed(claim)
-        if stays:
-            self._stays(uid)
+            if claim.victims[uid].attempt == attempt:
+                self._awaits_no_more(claim, uid, at)
+        gone = self.going.get(uid)
+        if gone is not None and gone.attempt == attempt and not self.leaves_for(uid):
+            del self.going[uid]
         return claims
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> list[Claim]:
@@ -339,13 +312,16 @@ class Claims(Struct):
         """
         claims = self.leaves_for(uid)
         for claim in claims:
-            part = claim.partial.get(uid)
-            if part is not None and is_down(groups, part.left):
-                del claim.partial[uid]
-                self.cuts.pop(uid, None)
-                claim.progress = max(claim.progress, at)
-                self._calmed(claim)
+            leaver = claim.victims[uid]
+            if leaver.gives is not None and is_down(groups, leaver.left):
+                self._awaits_no_more(claim, uid, at)
+                self.going.pop(uid, None)
         return claims
+
+    def _awaits_no_more(self, claim: Claim, uid: str, at: int) -> None:
+        del claim.victims[uid]
+        claim.progress = max(claim.progress, at)
+        self._calmed(claim)
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster has a larger grant: its claim holds less. Returns the claim where nothing is left to hold."""
@@ -387,10 +363,8 @@ class Claims(Struct):
         heir = next(heirs, None) or next(self._planned_beside(served), None)
         if heir is None:
             return None
-        for uid in [uid for uid in served.victims if uid not in heir.victims]:
+        for uid in [uid for uid, leaver in served.victims.items() if not leaver.moves and uid not in heir.victims]:
             heir.victims[uid] = served.victims.pop(uid)
-        heir.partial |= served.partial
-        served.partial = {}
         for claim in (served, heir):
             self._calmed(claim)
         return heir
@@ -460,10 +434,6 @@ class Claims(Struct):
         """The age claims, in the order of opening."""
         return (self.by_uid[uid] for uid in self.aged)
 
-    def victims(self) -> Iterator[str]:
-        """Uids of all victims that have not left yet."""
-        return (uid for claim in self.by_uid.values() for uid in claim.victims)
-
     def at(self, path: str, resource: str) -> tuple[int, Claim | None]:
         """(the amount held at a node, the first claim with an amount there)."""
         held = self.total.extra.get(path, {}).get(resource, 0)
@@ -489,11 +459,6 @@ class Claims(Struct):
         mine = set(paths)
         aged = (claim for claim in self.for_age() if claim.uid != but)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
-
-    def _stays(self, uid: str) -> None:
-        """Forget a victim that no claim awaits."""
-        if not any(uid in claim.victims for claim in self.by_uid.values()):
-            self.leaving.pop(uid, None)
 
     def _hold(self, claim: Claim, times: int) -> None:
         _spread(self.total, claim, times)

@@ -1,4 +1,4 @@
-"""The folds of the accountant's state: observations, decisions and effects; ``claimfolds`` has the claims."""
+"""The folds of the accountant's state: observations, decisions and effects; ``claiming`` has the claims."""
 
 from __future__ import annotations
 
@@ -537,7 +537,7 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
     """
     for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
         _pod_seen(state, at, state.sharing[uid])
-    for uid in state.ledger.claims.going():
+    for uid in state.ledger.claims.going:
         recheck(state, uid)
     new = state.forest.relabelled.pop(event.node.ref.name, 0) is None
     if new and any(tree.flavors for tree in state.ledger.trees.values()):

@@ -19,9 +19,16 @@ from collections.abc import Mapping, Sequence
 from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
 from muster.core.quota.accounting.suspending import ends_at, look_at, note_lack, note_overuse, note_short, note_unbound
-from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.demand import asks_of, demand_of, located, need_of, totals_of
-from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
+from muster.core.quota.endings import (
+    idle_deadline,
+    is_lost,
+    note_acted,
+    note_idle,
+    overdue_at,
+    release_reason,
+    why_over,
+)
 from muster.core.quota.ledger import standalone
 from muster.core.quota.trees.capacity import SeenNode, by_flavor
 from muster.events.base import Cause
@@ -259,7 +266,7 @@ def _uncharged(state: AccountantState, uid: str) -> None:
 
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
-    workload, claims = state.workloads.get(uid), state.ledger.claims
+    workload, leaver = state.workloads.get(uid), state.ledger.claims.going.get(uid)
     note_upgraded(state, entry)
     entry.request = on_nodes(state, uid, entry.queue, entry.request)  # The grant follows the pods.
     note_acted(state, entry)
@@ -273,7 +280,7 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     _set(state.due_move, uid, not over and must_move(state, entry))
     _set(state.due_change, uid, not over and charge_due(state, entry) is not None)
     _set(state.due_suspension, uid, _suspended_by_others(workload, entry))
-    leaves = uid in claims.leaving or uid in claims.moving
+    leaves = leaver is not None and leaver.gives is None
     _set(state.due_stay, uid, leaves and (not entry.leaving or is_lost(state, uid)))
     _note_time(state.overdue, uid, overdue_at(entry) if leaves else None)
     ahead = (idle_deadline(state, entry), ends_at(state, entry), look_at(state, entry))

@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 
 from muster.core.objects.meta import queue_and_quota
 from muster.core.observed.seen import Seen
-from muster.core.quota.claims import Claim, Claims, Part
+from muster.core.quota.claims import Claim, Claims, Leaver
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
 from muster.core.quota.trees.treesource import guaranteed, leaves, pooled, promised
@@ -24,14 +24,8 @@ from muster.model.elastic import Counts
 from muster.model.keys import Position, root_of
 from muster.model.quota import DEFAULT_RULES, KAI_ROOT, ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
-from muster.model.victims import PartialVictim, Victim
 
 # --- charging ---------------------------------------------------------------------------------------------------------
-
-
-def demand_of_part(part: PartialVictim) -> Demand:
-    """The amounts that a running cluster releases."""
-    return Demand(part.request, part.pods, jobs=0)
 
 
 def charge_of(event: QuotaReserved | WorkloadAdopted, at: Position) -> Charge:
@@ -70,9 +64,10 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.top, claim.promised = event.top, event.promised
     else:
         claim.growth, claim.for_nodes = event.growth, event.for_nodes
-        claim.moving = {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
-        claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
-        claim.partial = {part.ref.uid: Part(part.attempt, demand_of_part(part), part.left) for part in event.partial}
+        claim.victims = {victim.ref.uid: Leaver(victim.attempt, victim.moves) for victim in event.victims}
+        for part in event.partial:
+            gives = Demand(part.request, part.pods, jobs=0)
+            claim.victims[part.ref.uid] = Leaver(part.attempt, gives=gives, left=part.left)
     return claim
 
 
@@ -83,7 +78,7 @@ def awaited(claim: Claim, going: Mapping[str, tuple[str, Demand]]) -> dict[str, 
     """
     released: dict[str, Vector] = {}
     amounts, mine = counted(claim.demand), dict.fromkeys(claim.paths())
-    for uid in (*claim.victims, *claim.partial):
+    for uid in claim.victims:
         queue, demand = going.get(uid, ("", claim.demand))
         for path in chain_of(queue) if queue else ():
             if path in mine:
@@ -418,7 +413,7 @@ class Books(Struct):
         self._ask(claim.uid, -1)
         self.claims.open(claim)
         self._ask(claim.uid, 1)
-        for uid in (*claim.victims, *claim.partial):
+        for uid in claim.victims:
             self._settle(uid)
         self._lack((claim,))
 
@@ -428,7 +423,7 @@ class Books(Struct):
         ended = self.claims.end(uid)
         self.changes += ended is not None
         self._ask(uid, 1)
-        for victim in (*ended.victims, *ended.partial) if ended is not None else ():
+        for victim in ended.victims if ended is not None else ():
             self._settle(victim)
         return ended
 
@@ -437,10 +432,9 @@ class Books(Struct):
         log time (ms).
         """
         self.open_claim(claim_of(event, at))
-        leave: list[Victim | PartialVictim] = [*event.victims, *event.partial]
-        for victim in leave:
-            if victim.ref.uid not in self.charges:
-                self.victim_stays(victim.ref.uid, victim.attempt, at)
+        for uid, leaver in [*self.claims.by_uid[event.ref.uid].victims.items()]:
+            if uid not in self.charges:
+                self.victim_stays(uid, leaver.attempt, at)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim awaits the victim any more. ``at``: log time (ms)."""
@@ -456,13 +450,9 @@ class Books(Struct):
 
     def _settle(self, uid: str) -> None:
         """Update the amounts that a workload releases, from its charge and its claims."""
-        if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
-            return
-        charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
-        if charge is not None and uid in self.claims.leaving:
-            gives = charge.queue, charge.demand
-        elif charge is not None and part is not None:
-            gives = charge.queue, part.demand
+        leaver, charge, gives = self.claims.going.get(uid), self.charges.get(uid), None
+        if charge is not None and leaver is not None and not leaver.moves:
+            gives = charge.queue, leaver.gives or charge.demand
         before = self.going.get(uid)
         if gives == before:
             return

@@ -455,12 +455,10 @@ def recounted_used(ledger: Ledger) -> dict[str, Vector]:
 def recounted_leaving(ledger: Ledger) -> Scratch:
     """The amounts released by the workloads that leave for a claim or for room on nodes."""
     gone = Scratch()
-    for uid in ledger.claims.leaving:
-        if uid in ledger.charges:
-            gone.add(ledger.charges[uid].queue, ledger.charges[uid].demand, -1)
-    for uid, part in ledger.claims.cuts.items():
-        if uid in ledger.charges and uid not in ledger.claims.leaving:
-            gone.add(ledger.charges[uid].queue, part.demand, -1)
+    for uid, leaver in ledger.claims.going.items():
+        charge = ledger.charges.get(uid)
+        if charge is not None and not leaver.moves:
+            gone.add(charge.queue, leaver.gives or charge.demand, -1)
     return gone
 
 
