@@ -125,18 +125,11 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
     over = workload is None or workload.ends
     waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
     lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
-    idle = not lives and (over or (waits and _has_no_proof(workload)))
-    if not idle:
-        entry.idle_since = 0
-    elif not entry.idle_since:
-        entry.idle_since = state.now
-
-
-def _has_no_proof(workload: Workload | None) -> bool:
-    """Whether the end of a suspended workload may never be proven. Either others suspended the workload before its
-    controller acted on the resume, or its operator writes no condition for a suspension.
-    """
-    return workload is not None and (workload.settled or workload.switch.annotation)
+    # The end of a suspended workload may never be proven: others suspended the workload before its controller acted on
+    # the resume, or its operator writes no condition for a suspension.
+    unproven = workload is not None and waits and (workload.settled or workload.switch.annotation)
+    idle = not lives and (over or unproven)
+    entry.idle_since = (entry.idle_since or state.now) if idle else 0
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:

@@ -22,6 +22,7 @@ from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
+from muster.core.stage import leave_out, put
 from muster.core.workloads.registry import child_shards
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
@@ -62,7 +63,6 @@ from muster.events.facts import (
 )
 from muster.events.reasons import SuspensionReason, after_release
 from muster.model.elastic import Elastic, granted_before
-from muster.model.gang import Verdict
 from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.quota import Gpus, QuotaTree
@@ -174,9 +174,7 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
     workload = state.workloads.get(uid)
-    state.entries.pop(uid, None)
-    state.growths.pop(uid, None)
-    state.returns.pop(uid, None)
+    leave_out(uid, state.entries, state.growths, state.returns)
     state.opened = {cluster: owner for cluster, owner in state.opened.items() if owner != uid}
     charge, kind = state.ledger.release(uid, event.attempt, at.at), after_release(event.reason)
     if charge is not None and kind == "unplaced" and waits(workload):
@@ -417,10 +415,8 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
-    if event.child.gpu_memory and not event.child.over:
-        state.sharing_children[event.child.ref.uid] = event
-    else:
-        state.sharing_children.pop(event.child.ref.uid, None)
+    shares = event.child.gpu_memory and not event.child.over
+    put(state.sharing_children, event.child.ref.uid, event if shares else None)
     owner = state.presence.child_observed(_in_parts(state, event))
     state.scaling.observed(event)
     if owner is not None:
@@ -515,8 +511,10 @@ def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObse
     before = state.judged.get(key)
     lacked = before.lacks_since if before is not None and before.uid == group.ref.uid else 0
     since = lacked or at.at if group.verdict is not None and not group.verdict.scheduled else 0
-    text = _said_of(group.verdict) if group.verdict is not None else ""
-    state.judged[key] = Judged(group.ref.uid, group.owner_uid, group.attempt, since, text, group.minimum)
+    said = (group.verdict.reason, group.verdict.message) if group.verdict is not None else ()
+    state.judged[key] = Judged(
+        group.ref.uid, group.owner_uid, group.attempt, since, ": ".join(filter(None, said)), group.minimum
+    )
     touched(state, at, group.owner_uid)
 
 
@@ -525,10 +523,6 @@ def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) ->
     if judged is not None and judged.uid == event.ref.uid:
         del state.judged[event.ref.key]
         touched(state, at, judged.owner)
-
-
-def _said_of(verdict: Verdict) -> str:
-    return ": ".join(part for part in (verdict.reason, verdict.message) if part)
 
 
 def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> None:

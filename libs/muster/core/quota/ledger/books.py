@@ -16,6 +16,7 @@ from muster.core.quota.claims import Claim, Claims, Leaver
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
 from muster.core.quota.trees.treesource import guaranteed, leaves, pooled, promised
+from muster.core.stage import put
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
@@ -283,10 +284,7 @@ class Books(Struct):
         self.changes += 1
         self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
-            if parts:
-                self.usage[path] = parts
-            else:
-                self.usage.pop(path, None)
+            put(self.usage, path, parts or None)
 
     def share_out(self) -> list[str]:
         """Update the fair shares; returns the queues whose share, or kept amount, has changed."""
@@ -496,8 +494,8 @@ class Books(Struct):
         for path in [path for queue in queues for path in chain_of(queue)] if self.lends else ():
             if path in self.nodes:
                 self._keep(self.nodes[path])
-        tall = [self.claims.by_uid[uid] for uid in self.claims.tall]
-        self._lack(claim for claim in tall if any(claim.top in chain_of(queue) for queue in queues))
+        aged = [claim for claim in self.claims.for_age() if claim.top != claim.queue]
+        self._lack(claim for claim in aged if any(claim.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
         """The amounts to be released before a claim is held as a whole; for age, only where limits do not move with
@@ -521,7 +519,4 @@ class Books(Struct):
     # --- what is not lent -------------------------------------------------------------------------------------
 
     def _keep(self, node: QuotaNode) -> None:
-        if kept := kept_at(node, self.kept, self.used):
-            self.kept[node.path] = kept
-        else:
-            self.kept.pop(node.path, None)
+        put(self.kept, node.path, kept_at(node, self.kept, self.used) or None)

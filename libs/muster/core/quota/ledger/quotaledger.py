@@ -28,7 +28,7 @@ from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT, Flavors, QuotaNode, QuotaTree
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into, summed, total_of
 from muster.model.workload import Workload
 
@@ -378,16 +378,10 @@ def waits(workload: Workload | None) -> bool:
 
 def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand) -> bool:
     """Whether the workload waits at this leaf, for this demand with every part of its digest."""
-    return (
-        workload is not None
-        and waits(workload)
-        and leaf_of(ledger, workload) == queue
-        and _demands(ledger, workload, queue, demand.flavors) == _by_rules(ledger, queue, demand)
-    )
-
-
-def _demands(ledger: Ledger, workload: Workload, queue: str, flavors: Flavors) -> Demand:
-    return _by_rules(ledger, queue, demand_of(ledger.tree_of(queue), workload, queue=queue, flavors=flavors))
+    if workload is None or not waits(workload) or leaf_of(ledger, workload) != queue:
+        return False
+    asked = demand_of(ledger.tree_of(queue), workload, queue=queue, flavors=demand.flavors)
+    return _by_rules(ledger, queue, asked) == _by_rules(ledger, queue, demand)
 
 
 def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:
