@@ -57,13 +57,12 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
     owing = _entitled(state, filter(may_reclaim, _in_question(state)), may_reclaim, entitled, _may_be_owed)
     if not state.queues.ledger.pooled:
         return owing  # All guarantees are as low as each other.
-    return iter(sorted(owing, key=lambda pair: -_depth(state, pair[0])))
 
+    def depth(pair: Claimant) -> int:
+        shape, ledger = pair[0], state.queues.ledger
+        return 0 if ledger.by_shares(shape.queue) else ledger.owed_depth(shape.queue, shape.demand, ledger.leaving)
 
-def _depth(state: PreemptorState, shape: Shape) -> int:
-    """How deep the node lies that owes a shape its room; KAI queues are all alike."""
-    ledger = state.queues.ledger
-    return 0 if ledger.by_shares(shape.queue) else ledger.owed_depth(shape.queue, shape.demand, ledger.leaving)
+    return iter(sorted(owing, key=depth, reverse=True))
 
 
 def _in_question(state: PreemptorState) -> Mapping[str, None]:

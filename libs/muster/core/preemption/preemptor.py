@@ -62,7 +62,7 @@ class Preemptor(Stage[PreemptorState]):
         """A proposal for the first claimant, after a deferral for every earlier claimant."""
         if not state.admitting or state.open:
             return []
-        decisions = _for_quota(state)
+        decisions = [*islice(_for_quota(state), MAX_LOOKED_AT)]
         if decisions:
             return decisions
         less = underserved(state)
@@ -115,16 +115,9 @@ def _of_places() -> dict[type[Event], Arm]:
     return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in arms_of(*admitterfolds.SOURCES).items()}
 
 
-def _for_quota(state: PreemptorState) -> list[Decision]:
-    """The decisions for jobs owed quota and for jobs that outrank running work, at most ``MAX_LOOKED_AT``.
-
-    A proposal changes the state for every other plan; a deferral does not.
-    """
-    return list(islice(_looked_at(state), MAX_LOOKED_AT))
-
-
-def _looked_at(state: PreemptorState) -> Iterator[Decision]:
-    """The deferrals up to the first proposal. Claimants owed quota are looked up singly: most often the first is
+def _for_quota(state: PreemptorState) -> Iterator[Decision]:
+    """The decisions for jobs owed quota and for jobs that outrank running work: the deferrals up to the first proposal,
+    which changes the state for every other plan. Claimants owed quota are looked up singly: most often the first is
     enough.
     """
     outranking, entitled = claimants.outranking(state), claimants.owed(state)

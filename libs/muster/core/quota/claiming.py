@@ -40,12 +40,11 @@ from muster.core.quota.ledger.kaitimes import protected_ms
 from muster.core.quota.ledger.quotaledger import Ledger, shares_with, waits
 from muster.core.stage import Violation
 from muster.events.base import Cause, Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, PlanTried, StayReason, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, StayReason, VictimStays
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.events.system import PlacementChosen
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import Position
-from muster.model.places import Move
 from muster.model.victims import Victim
 from muster.model.workload import Workload
 
@@ -230,22 +229,16 @@ def reservation_of_move(
 
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
-    """Claims without a reason, or without progress for too long."""
-    for claim in _ending(state):
-        ended: ClaimOutcome = "expired" if claim.firm else "idle"
-        outcome: ClaimOutcome | None = ended if has_expired(state, claim) else None
-        if claim.uid in state.due_end:
-            outcome = why_over(state, claim) or outcome
+    """Claims without a reason, or without progress for too long; most other claims wait for leaving victims."""
+    claims = state.ledger.claims
+    may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
+    for claim in [claim for uid, claim in claims.by_uid.items() if uid in may] if may else ():
+        outcome, until = why_over(state, claim) if claim.uid in state.due_end else None, expires_at(state, claim)
+        if outcome is None and until is not None and state.now >= until:
+            outcome = "expired" if claim.firm else "idle"
         if outcome is not None:
             cause = state.causes.get(claim.uid, state.claim_causes[claim.uid])
             yield ClaimEnded(cause=cause, ref=claim.ref, outcome=outcome)
-
-
-def _ending(state: AccountantState) -> Iterator[Claim]:
-    """The claims that may end now, in the order of opening. Most other claims wait for leaving victims."""
-    claims = state.ledger.claims
-    may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
-    return (claim for uid, claim in claims.by_uid.items() if uid in may) if may else iter(())
 
 
 def expiries(state: AccountantState) -> Iterator[int]:
@@ -253,12 +246,6 @@ def expiries(state: AccountantState) -> Iterator[int]:
     claims = state.ledger.claims
     times = (expires_at(state, claims.by_uid[uid]) for uid in claims.calm | claims.aged)
     return (at for at in times if at is not None)
-
-
-def has_expired(state: AccountantState, claim: Claim) -> bool:
-    """Whether the claim has made no progress for too long, or too much quota was idle for the claim."""
-    until = expires_at(state, claim)
-    return until is not None and state.now >= until
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
@@ -339,16 +326,18 @@ def answers(state: AccountantState) -> Iterator[Decision]:
         elif not (proposed.victims or proposed.partial):
             yield ClaimOpened(**common, kind=proposed.kind)
         else:
+            moves = plan.tried.moves if plan.tried is not None else ()
+            moved = {move.uid for move in moves}  # Others that could move have places where they are.
             yield EvictionOrdered(
                 **common,
                 kind=proposed.kind,
-                victims=_leave(plan),
+                victims=tuple(one for one in proposed.victims if not one.moves or one.ref.uid in moved),
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
                 owing=_owing_node(state, proposed),
                 priority=proposed.priority,
-                moves=_moves(plan),
+                moves=moves,
                 growth=proposed.growth,
             )
         return
@@ -360,16 +349,6 @@ def _owing_node(state: AccountantState, proposed: PreemptionProposed) -> str:
         return ""
     level = basis(state.ledger, proposed.ref.uid).owed_at(proposed.queue, proposed.demand)
     return level if level != proposed.queue else ""
-
-
-def _moves(plan: Plan) -> tuple[Move, ...]:
-    return plan.tried.moves if plan.tried is not None else ()
-
-
-def _leave(plan: Plan) -> tuple[Victim, ...]:
-    """The victims of a plan without the victims that could move and have places where they are."""
-    moved = {move.uid for move in _moves(plan)}
-    return tuple(victim for victim in plan.proposed.victims if not victim.moves or victim.ref.uid in moved)
 
 
 def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:
@@ -453,25 +432,20 @@ def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
 
 
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """The objection to clusters that release workers. A proposal never has whole victims beside such clusters, nor
-    clusters of the claimant's own queue beside clusters of other queues.
+    """The objection to clusters that release workers. A proposal never has whole victims beside such clusters.
 
     The minimum run times of KAI queues protect gangs, and not the growth of a gang.
     """
-    spares, inside = {}, proposed.kind == "priority"
+    spares = {}
     for part in proposed.partial:
-        entry = state.entries.get(part.ref.uid)
-        if entry is None or proposed.victims or not evictable(state, part.ref.uid, part.attempt):
+        uid, entry, workload = part.ref.uid, state.entries.get(part.ref.uid), state.workloads.get(part.ref.uid)
+        if entry is None or workload is None or proposed.victims or not evictable(state, uid, part.attempt):
             return "victim_protected"
-        if part.ref.uid in state.returns:
+        if uid in state.returns:
             return "victim_protected"
-        if inside and entry.queue != proposed.queue:
-            return "not_lower"
-        tree = state.ledger.tree_of(entry.queue)
-        workload = state.workloads.get(part.ref.uid)
-        elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
-    given = basis(state.ledger, proposed.ref.uid)
+        tree, elastic = state.ledger.tree_of(entry.queue), state.scaling.of(workload)
+        spares[uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
+    given, inside = basis(state.ledger, proposed.ref.uid), proposed.kind == "priority"
     return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
 

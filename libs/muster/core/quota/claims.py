@@ -196,8 +196,6 @@ class Claims(Struct):
     """Claimant uids of claims without a leaving victim."""
     aged: dict[str, None] = field(default_factory=dict)
     """Claimant uids of age claims: few, where a burst has a claim for each job."""
-    tall: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of age claims held at nodes above their queue: at most one claim at each such node."""
     firm: Scratch = field(default_factory=Scratch)
     """The quota held against every other job."""
     promised: Scratch = field(default_factory=Scratch)
@@ -211,10 +209,10 @@ class Claims(Struct):
 
     def copied(self) -> Claims:
         """The same claims, for a forecast of ends."""
-        sums = (_copy(self.firm), _copy(self.promised), _copy(self.total))
-        keys = (dict(self.by_uid), {leaf: dict(uids) for leaf, uids in self.of.items()})
-        marks = (dict(self.calm), dict(self.aged), dict(self.tall))
-        return Claims(*keys, *marks, *sums, dict(self.going), dict(self.rested))
+        sums = self.firm.copied(), self.promised.copied(), self.total.copied()
+        of = {leaf: dict(uids) for leaf, uids in self.of.items()}
+        marks = dict(self.calm), dict(self.aged)
+        return Claims(dict(self.by_uid), of, *marks, *sums, dict(self.going), dict(self.rested))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -231,8 +229,6 @@ class Claims(Struct):
         self._calmed(claim)
         if not claim.firm:
             self.aged[claim.uid] = None
-            if claim.top != claim.queue:
-                self.tall[claim.uid] = None
         self._hold(claim, 1)
         self.going |= claim.victims
 
@@ -245,7 +241,6 @@ class Claims(Struct):
                 del self.of[claim.queue]
             self.calm.pop(uid, None)
             self.aged.pop(uid, None)
-            self.tall.pop(uid, None)
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
                 self.rested[claim.top] = IdleRest(claim.idle, claim.idle_until)
@@ -397,7 +392,7 @@ class Claims(Struct):
         before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
         if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
-        held = _copy(self.firm if owed else self.total)
+        held = (self.firm if owed else self.total).copied()
         for claim in (*alike, *self._planned_beside(alike[0])) if alike else ():
             _spread(held, claim, -1)
         for claim in (*own, *passed):
@@ -422,7 +417,7 @@ class Claims(Struct):
         own = self.by_uid.get(uid)
         if own is None or not own.firm:
             return self.promised
-        held = _copy(self.promised)
+        held = self.promised.copied()
         held.add(own.queue, own.demand, -1)
         return held
 
@@ -434,24 +429,14 @@ class Claims(Struct):
         """The age claims, in the order of opening."""
         return (self.by_uid[uid] for uid in self.aged)
 
-    def at(self, path: str, resource: str) -> tuple[int, Claim | None]:
-        """(the amount held at a node, the first claim with an amount there)."""
-        held = self.total.extra.get(path, {}).get(resource, 0)
-        if not held:
-            return 0, None
-        return held, next(
-            (claim for claim in self.by_uid.values() if path in claim.paths() and claim.held_at(path).get(resource)),
-            None,
-        )
+    def holding_at(self, path: str, resource: str) -> Iterator[Claim]:
+        """The claims that hold an amount at a node, in the order of opening."""
+        claims = self.by_uid.values() if self.total.extra.get(path, {}).get(resource) else ()
+        return (claim for claim in claims if path in claim.paths() and claim.held_at(path).get(resource))
 
     def claimants_at(self, path: str, resource: str) -> tuple[str, tuple[str, ...]]:
-        """(namespace/name of the claimant in ``at``, the same of the next four claimants): empty where nothing is
-        held.
-        """
-        if not self.total.extra.get(path, {}).get(resource):
-            return "", ()
-        holds = (c.ref.key for c in self.by_uid.values() if path in c.paths() and c.held_at(path).get(resource))
-        named = [*islice(dict.fromkeys(holds), MAX_NAMED)]
+        """(namespace/name of the first claimant of ``holding_at``, of the next four): empty where nothing is held."""
+        named = [*islice(dict.fromkeys(claim.ref.key for claim in self.holding_at(path, resource)), MAX_NAMED)]
         return next(iter(named), ""), tuple(named[1:])
 
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
@@ -480,9 +465,3 @@ def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> N
     add_into(vector, amounts, times)
     if not vector:
         del totals[path]
-
-
-def _copy(scratch: Scratch) -> Scratch:
-    return Scratch(
-        *({path: dict(vector) for path, vector in vectors.items()} for vectors in (scratch.extra, scratch.firm))
-    )

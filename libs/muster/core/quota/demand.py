@@ -224,6 +224,9 @@ class Scratch(Struct):
         if not demand.preemptible:
             spread(self.firm, queue, amounts, times)
 
+    def copied(self) -> Scratch:
+        return Scratch(*({path: dict(vector) for path, vector in of.items()} for of in (self.extra, self.firm)))
+
 
 def counted(of: Demand | Charge) -> Vector:
     """The request and the counted resources: jobs and machines."""

@@ -227,18 +227,15 @@ def workers_objection(
     """
     begun, parts = search(given, queue, demand), dict[str, Giver]()
     for victim in proposed:
-        may = {spare.group: spare for spare in spares.get(victim.ref.uid, ())}
-        taken = {name: count for name, count in victim.taken.items() if count > 0}
-        same = all(
-            name in may and count <= may[name].most and victim.left.get(name) == may[name].granted - count
-            for name, count in taken.items()
-        )
-        charge = given.ledger.charges.get(victim.ref.uid)
-        if charge is None or not same or not taken or given_back(may.values(), taken) != (victim.request, victim.pods):
+        uid, taken = victim.ref.uid, victim.taken
+        may, charge = {spare.group: spare for spare in spares.get(uid, ())}, given.ledger.charges.get(uid)
+        same = {name: may[name].granted - count for name, count in taken.items() if name in may} == victim.left
+        same = same and all(count <= may[name].most for name, count in taken.items())
+        if charge is None or not same or given_back(may.values(), taken) != (victim.request, victim.pods):
             return "victim_left"
         for name, count in taken.items():
-            gives = part_of(victim.ref.uid, charge.queue, may[name]).gives
-            parts |= {f"{victim.ref.uid} {name} {number}": gives for number in range(count)}
+            gives = part_of(uid, charge.queue, may[name]).gives
+            parts |= {f"{uid} {name} {number}": gives for number in range(count)}
     begun.parts = parts
     return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), begun, parts)
 
