@@ -1,4 +1,7 @@
-"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs passed by later work."""
+"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs passed by later work.
+
+*Near a guarantee*: the rest of a guarantee, or of a share, that a queue may still be owed, at a glance.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +278,7 @@ def settle_near(near: dict[str, None], queues: Queues, touched: Iterable[str]) -
 def left_of(
     ledger: Ledger, queue: str, paths: Collection[str], *others: Mapping[str, Mapping[str, int]]
 ) -> Callable[[str], int] | None:
-    """By resource, the most a job may ask for and be owed, at a glance; None where the queue is owed nothing.
+    """By resource, the most a job may ask for and be owed, at a glance. None where the queue is owed nothing.
 
     The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``others``: amounts
     that count beside the use, those of leaving jobs negative.

@@ -116,9 +116,10 @@ def _of_places() -> dict[type[Event], Arm]:
 
 
 def _for_quota(state: PreemptorState) -> Iterator[Decision]:
-    """The decisions for jobs owed quota and for jobs that outrank running work: the deferrals up to the first proposal,
-    which changes the state for every other plan. Claimants owed quota are looked up singly: most often the first is
-    enough.
+    """The decisions for jobs owed quota and for jobs that outrank running work, up to the first proposal.
+
+    A proposal changes the state for every other plan; a deferral does not. Claimants owed quota are looked up singly:
+    most often the first is enough.
     """
     outranking, entitled = claimants.outranking(state), claimants.owed(state)
     owed = [*entitled] if outranking else [*islice(entitled, 1)]

@@ -176,7 +176,7 @@ class Started(Struct):
 
 
 class Holding(Struct):
-    """What a charged workload has, and the workers that its Ray cluster may release."""
+    """What a charged workload has. A Ray cluster may release workers."""
 
     attempt: int
     """The attempt of the charge; the workload may wait under a newer attempt."""
@@ -185,9 +185,9 @@ class Holding(Struct):
     fixed: Counts = {}
     """Pods by worker group, for a cluster charged with a fixed size."""
     left: Counts | None = None
-    """The workers left to its groups, where the cluster is ordered to release workers."""
+    """The workers left to its groups by an order to release the others."""
     kept_until: int = 0
-    """The cluster could not release workers: log time (ms) until which no workers are asked for."""
+    """Log time (ms) until which no workers are asked for: the cluster could not release any."""
 
 
 class UnplacedClaimant(Struct):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, back_to, is_current, job_from, withdraw
-from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.trees.rules import union
 from muster.core.stage import Arm, folds_in, leave_out, mark, put
@@ -364,35 +364,19 @@ def charge_changed(
     return ()
 
 
-def claim_opened(queues: Queues, at: Position, event: ClaimOpened) -> Iterable[str]:
-    queues.ledger.open_claim(claim_of(event, at.at))
-    return ()
-
-
-def eviction_ordered(queues: Queues, at: Position, event: EvictionOrdered) -> Iterable[str]:
-    queues.ledger.ordered(event, at.at)
-    return ()
-
-
-def victim_stays(queues: Queues, at: Position, event: VictimStays) -> Iterable[str]:
-    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def effect_failed(queues: Queues, at: Position, event: EffectFailed) -> Iterable[str]:
-    if event.action == "suspend":
+def claims_changed(
+    queues: Queues,
+    at: Position,
+    event: ClaimOpened | EvictionOrdered | VictimStays | EffectFailed | WorkersKept | ClaimEnded,
+) -> Iterable[str]:
+    if isinstance(event, ClaimOpened | EvictionOrdered):
+        queues.ledger.ordered(event, at.at)
+    elif isinstance(event, ClaimEnded):
+        queues.ledger.end_claim(event.ref.uid)
+    elif not (isinstance(event, EffectFailed) and event.action != "suspend") and not (
+        isinstance(event, WorkersKept) and event.unasked
+    ):
         queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[str]:
-    if not event.unasked:
-        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.ledger.end_claim(event.ref.uid)
     return ()
 
 

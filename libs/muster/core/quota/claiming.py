@@ -68,10 +68,13 @@ def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
         plan.tried = event
 
 
-def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+def ordered(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.plans.pop(event.ref.uid, None)
     state.ledger.ordered(event, at.at)
-    _claimed(state, at, event.ref.uid)
+    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+    if isinstance(event, ClaimOpened):
+        return
     for victim in event.victims:
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
@@ -80,17 +83,6 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             entry.suspended_rv, entry.ends_by = 0, victim.ends_by
             recheck(state, victim.ref.uid)
     growth.parts_ordered(state, event)
-
-
-def claim_opened(state: AccountantState, at: Position, event: ClaimOpened) -> None:
-    state.plans.pop(event.ref.uid, None)
-    state.ledger.open_claim(claim_of(event, at.at))
-    _claimed(state, at, event.ref.uid)
-
-
-def _claimed(state: AccountantState, at: Position, uid: str) -> None:
-    state.claim_causes[uid] = Cause(at.seq, at.item)
-    recheck(state, uid)
 
 
 def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:

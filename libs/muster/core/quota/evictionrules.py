@@ -439,13 +439,7 @@ def rules(
     return OfGuarantee(queue, given.owed_at(queue, demand))
 
 
-def giving_objection(
-    judge: GivingRules,
-    search: Search,
-    chosen: Iterable[str],
-    *,
-    places: bool = False,
-) -> Objection:
+def giving_objection(judge: GivingRules, search: Search, chosen: Iterable[str], *, places: bool = False) -> Objection:
     """Why these victims may not be suspended for the claimant of an empty search, judged again; empty when allowed.
 
     ``places``: the victims also make places on nodes; then the stage that places gangs judges the number of victims.

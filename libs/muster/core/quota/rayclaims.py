@@ -9,7 +9,7 @@ cluster, replica by replica: each replica is a separate victim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.core.quota import evictionrules
@@ -30,17 +30,11 @@ from muster.model.workload import Workload
 # --- growing ----------------------------------------------------------------------------------------------------------
 
 
-def growth_options(asked: GrowthRequested) -> Iterator[GrowthOption]:
-    """All options of all pieces of the request, in the order of the attempts, each with its number of times."""
-    for unit in asked.units:
-        yield GrowthOption(unit.groups, unit.times)
-        for other in unit.otherwise:
-            yield GrowthOption(other.groups, other.times * unit.times)
-
-
 def asked_times(asked: GrowthRequested, groups: Counts) -> int:
     """How often the request has these replicas in one piece; 0: never."""
-    return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
+    pieces = [(unit.groups, unit.times) for unit in asked.units]
+    pieces += [(other.groups, other.times * unit.times) for unit in asked.units for other in unit.otherwise]
+    return max((count for piece, count in pieces if piece == groups), default=0)
 
 
 def cost_of(tree: QuotaTree | None, share: ReplicaCost, group: str, flavors: Flavors) -> Vector:

@@ -7,14 +7,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from muster.core.observed.presence import is_alone
-from muster.core.quota.accountantstate import (
-    AccountantState,
-    Entry,
-    Judged,
-    Leaving,
-    Proposal,
-    for_itself,
-)
+from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Proposal, for_itself
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, regrant, touched
 from muster.core.quota.accounting.suspending import looked, reduced, refused
@@ -106,8 +99,14 @@ def proposed(state: AccountantState, at: Position, event: CandidatesProposed) ->
         state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
 
 
+def answered(state: AccountantState, _at: Position, event: QuotaReserved | QuotaDenied) -> None:
+    """Close the answered proposal. A newer proposal of the same workload, folded after the decision, stays open."""
+    proposal = state.proposals.get(event.ref.uid)
+    if proposal is not None and proposal.candidate.attempt == event.attempt:
+        del state.proposals[event.ref.uid]
+
+
 def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
-    answered(state, event)
     open_entry(state, event, at)
 
 
@@ -158,17 +157,6 @@ def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
         entry.queue, entry.cause = event.queue, Cause(at.seq, at.item)
         state.ledger.move(event.ref.uid, event.queue, event.named)
         recheck(state, event.ref.uid)
-
-
-def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
-    answered(state, event)
-
-
-def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
-    """Close the answered proposal. A newer proposal of the same workload, folded after the decision, stays open."""
-    proposal = state.proposals.get(event.ref.uid)
-    if proposal is not None and proposal.candidate.attempt == event.attempt:
-        del state.proposals[event.ref.uid]
 
 
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
@@ -511,10 +499,9 @@ def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObse
     before = state.judged.get(key)
     lacked = before.lacks_since if before is not None and before.uid == group.ref.uid else 0
     since = lacked or at.at if group.verdict is not None and not group.verdict.scheduled else 0
-    said = (group.verdict.reason, group.verdict.message) if group.verdict is not None else ()
-    state.judged[key] = Judged(
-        group.ref.uid, group.owner_uid, group.attempt, since, ": ".join(filter(None, said)), group.minimum
-    )
+    parts = (group.verdict.reason, group.verdict.message) if group.verdict is not None else ()
+    text = ": ".join(filter(None, parts))
+    state.judged[key] = Judged(group.ref.uid, group.owner_uid, group.attempt, since, text, group.minimum)
     touched(state, at, group.owner_uid)
 
 

@@ -425,9 +425,9 @@ class Books(Struct):
             self._settle(victim)
         return ended
 
-    def ordered(self, event: EvictionOrdered, at: int) -> None:
-        """Open the claim of an order; its charged victims leave. A moving job comes back, and releases nothing. ``at``:
-        log time (ms).
+    def ordered(self, event: EvictionOrdered | ClaimOpened, at: int) -> None:
+        """Open the claim of a decision; its charged victims leave. A moving job comes back, and releases nothing.
+        ``at``: log time (ms).
         """
         self.open_claim(claim_of(event, at))
         for uid, leaver in [*self.claims.by_uid[event.ref.uid].victims.items()]:
