@@ -1,7 +1,4 @@
-"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs passed by later work.
-
-*Near a guarantee*: the rest of a guarantee, or of a share, that a queue may still be owed, at a glance.
-"""
+"""The claimants: waiting jobs owed quota, jobs that outrank running work, and jobs passed by later work."""
 
 from __future__ import annotations
 

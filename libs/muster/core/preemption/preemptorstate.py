@@ -483,7 +483,7 @@ class PreemptorState(StageState):
         claims, jobs, comes, last = self.queues.ledger.claims, self.queues.jobs, None, None
         for place in shape.waiting:
             uid = place.uid
-            if uid not in claims.by_uid or (uid in claims.aged and uid in claims.calm):
+            if uid not in claims.by_uid or (uid in claims.aged and not claims.by_uid[uid].victims):
                 return last or jobs[uid]
             if uid not in claims.aged:
                 comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # As for all similar jobs.

@@ -222,10 +222,10 @@ def reservation_of_move(
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
     """Claims without a reason, or without progress for too long; most other claims wait for leaving victims."""
-    claims = state.ledger.claims
-    may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
-    for claim in [claim for uid, claim in claims.by_uid.items() if uid in may] if may else ():
-        outcome, until = why_over(state, claim) if claim.uid in state.due_end else None, expires_at(state, claim)
+    claims, due = state.ledger.claims, state.due_end
+    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged or uid in due]
+    for claim in may:
+        outcome, until = why_over(state, claim) if claim.uid in due else None, expires_at(state, claim)
         if outcome is None and until is not None and state.now >= until:
             outcome = "expired" if claim.firm else "idle"
         if outcome is not None:
@@ -236,7 +236,8 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
 def expiries(state: AccountantState) -> Iterator[int]:
     """Log times (ms) at which claims without progress end."""
     claims = state.ledger.claims
-    times = (expires_at(state, claims.by_uid[uid]) for uid in claims.calm | claims.aged)
+    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged]
+    times = (expires_at(state, claim) for claim in may)
     return (at for at in times if at is not None)
 
 
@@ -277,9 +278,6 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
 def forgotten(state: AccountantState) -> Iterator[Violation]:
     """Differences between the stored claims and the claims that follow from the state."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
-    noted = state.ledger.claims.calm.keys()
-    if noted != (calm := {uid for uid, claim in state.ledger.claims.by_uid.items() if not claim.awaits}):
-        yield Violation("I5", f"no victim leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
     whole = (uid for uid, leaver in state.ledger.claims.going.items() if leaver.gives is None)

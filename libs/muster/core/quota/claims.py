@@ -24,7 +24,7 @@ from itertools import islice
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, add_at, chain_of, counted, left_by
 from muster.events.elastic import GrowthOption
 from muster.events.reasons import ClaimKind
 from muster.model.demand import Demand
@@ -192,8 +192,6 @@ class Claims(Struct):
     """Claimant uid -> claim, in the order of opening."""
     of: dict[str, dict[str, None]] = field(default_factory=dict)
     """leaf -> claimant uids of the leaf's claims, in the order of opening"""
-    calm: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of claims without a leaving victim."""
     aged: dict[str, None] = field(default_factory=dict)
     """Claimant uids of age claims: few, where a burst has a claim for each job."""
     firm: Scratch = field(default_factory=Scratch)
@@ -211,8 +209,7 @@ class Claims(Struct):
         """The same claims, for a forecast of ends."""
         sums = self.firm.copied(), self.promised.copied(), self.total.copied()
         of = {leaf: dict(uids) for leaf, uids in self.of.items()}
-        marks = dict(self.calm), dict(self.aged)
-        return Claims(dict(self.by_uid), of, *marks, *sums, dict(self.going), dict(self.rested))
+        return Claims(dict(self.by_uid), of, dict(self.aged), *sums, dict(self.going), dict(self.rested))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -226,7 +223,6 @@ class Claims(Struct):
             claim.victims = before.victims | claim.victims
         self.by_uid[claim.uid] = claim
         self.of.setdefault(claim.queue, {})[claim.uid] = None
-        self._calmed(claim)
         if not claim.firm:
             self.aged[claim.uid] = None
         self._hold(claim, 1)
@@ -239,7 +235,6 @@ class Claims(Struct):
             del self.of[claim.queue][uid]
             if not self.of[claim.queue]:
                 del self.of[claim.queue]
-            self.calm.pop(uid, None)
             self.aged.pop(uid, None)
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
@@ -256,13 +251,6 @@ class Claims(Struct):
             claim.lacking = lacking
             self._hold(claim, 1)
 
-    def _calmed(self, claim: Claim) -> None:
-        """Note whether a victim still leaves for the claim."""
-        if claim.awaits:
-            self.calm.pop(claim.uid, None)
-        else:
-            self.calm[claim.uid] = None
-
     def left(self, uid: str, demand: Demand, at: int) -> list[Claim]:
         """A charge was released: claims that await the workload have one victim less, and claims on the same resources
         make progress. Returns the claims that awaited the workload.
@@ -272,7 +260,6 @@ class Claims(Struct):
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
             if gave:
-                self._calmed(claim)
                 claims.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
@@ -295,7 +282,8 @@ class Claims(Struct):
         claims = self.leaves_for(uid)
         for claim in claims:
             if claim.victims[uid].attempt == attempt:
-                self._awaits_no_more(claim, uid, at)
+                del claim.victims[uid]
+                claim.progress = max(claim.progress, at)
         gone = self.going.get(uid)
         if gone is not None and gone.attempt == attempt and not self.leaves_for(uid):
             del self.going[uid]
@@ -309,14 +297,10 @@ class Claims(Struct):
         for claim in claims:
             leaver = claim.victims[uid]
             if leaver.gives is not None and is_down(groups, leaver.left):
-                self._awaits_no_more(claim, uid, at)
+                del claim.victims[uid]
+                claim.progress = max(claim.progress, at)
                 self.going.pop(uid, None)
         return claims
-
-    def _awaits_no_more(self, claim: Claim, uid: str, at: int) -> None:
-        del claim.victims[uid]
-        claim.progress = max(claim.progress, at)
-        self._calmed(claim)
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
         """A cluster has a larger grant: its claim holds less. Returns the claim where nothing is left to hold."""
@@ -360,8 +344,6 @@ class Claims(Struct):
             return None
         for uid in [uid for uid, leaver in served.victims.items() if not leaver.moves and uid not in heir.victims]:
             heir.victims[uid] = served.victims.pop(uid)
-        for claim in (served, heir):
-            self._calmed(claim)
         return heir
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
@@ -455,13 +437,6 @@ class Claims(Struct):
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
     amounts, preemptible = counted(claim.demand), claim.demand.preemptible
     for path in claim.paths():
-        _add(scratch.extra, path, claim.held_at(path) if path in claim.lacking else amounts, times)
+        add_at(scratch.extra, path, claim.held_at(path) if path in claim.lacking else amounts, times)
         if not preemptible:
-            _add(scratch.firm, path, amounts, times)
-
-
-def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> None:
-    vector = totals.setdefault(path, {})
-    add_into(vector, amounts, times)
-    if not vector:
-        del totals[path]
+            add_at(scratch.firm, path, amounts, times)

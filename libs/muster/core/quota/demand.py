@@ -38,7 +38,7 @@ from muster.model.placing import GPU, PodRules
 from muster.model.problem import FieldProblem, problem
 from muster.model.problemcodes import ProblemCode
 from muster.model.quota import JOBS, MACHINES, Flavor, FlavorNodes, Flavors, QuotaNode, QuotaTree, of_flavor
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
 
@@ -237,6 +237,14 @@ def counted(of: Demand | Charge) -> Vector:
     if of.pods:
         amounts[MACHINES] = of.pods * ONE
     return amounts
+
+
+def add_at(totals: dict[str, Vector], key: str, amounts: Mapping[str, int], times: int) -> None:
+    """Add to the amounts under a key; without amounts there is no key."""
+    vector = totals.setdefault(key, {})
+    add_into(vector, amounts, times)
+    if not vector:
+        del totals[key]
 
 
 def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:

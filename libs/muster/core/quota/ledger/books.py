@@ -13,7 +13,7 @@ from msgspec import Struct, field, structs
 from muster.core.objects.meta import queue_and_quota
 from muster.core.observed.seen import Seen
 from muster.core.quota.claims import Claim, Claims, Leaver
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, add_at, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
 from muster.core.quota.trees.treesource import guaranteed, leaves, pooled, promised
 from muster.core.stage import put
@@ -473,10 +473,7 @@ class Books(Struct):
         if entry is None:
             return
         if isinstance(entry, QueuedRequest):
-            total = self.waiting.setdefault(entry.queue, {})
-            add_into(total, entry.request, times)
-            if not total:
-                del self.waiting[entry.queue]
+            add_at(self.waiting, entry.queue, entry.request, times)
             self.fair.touch(entry.queue)
         if self.shares.names:
             self.shares.ask(self.nodes, entry.queue, entry.request, times)
