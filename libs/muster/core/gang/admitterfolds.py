@@ -7,6 +7,7 @@ import sys
 from muster.core.gang import admitterstate, binding, heldplaces, newnodes, nodeclaims, placelines, plantrials, podgangs
 from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
 from muster.core.gang.jobplaces import laid_out
+from muster.core.stage import leave_out
 from muster.events.base import Cause
 from muster.events.decisions import (
     GangAdmitted,
@@ -69,9 +70,7 @@ def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> N
     if event.ref.uid in state.unplaced:  # In no queue, and not charged.
         state.queued.pop(event.ref.uid, None)
     placelines.forget(state, event.ref.uid)
-    state.found.pop(event.ref.uid, None)
-    state.gangs.pop(event.ref.uid, None)
-    state.waits.pop(event.ref.uid, None)
+    leave_out(event.ref.uid, state.found, state.gangs, state.waits)
 
 
 def child_observed(state: AdmitterState, _at: Position, event: ChildObserved) -> None:

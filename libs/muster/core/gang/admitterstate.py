@@ -207,12 +207,13 @@ class Keeper(Struct):
     """The keeper is being deleted."""
 
 
-class PlanToTry(Struct):
-    """The proposed victims of a claimant; not ordered yet."""
+class Plan(Struct):
+    """An unanswered proposal to suspend others for a claimant: the admitter tries the plan, the accountant answers."""
 
     proposed: PreemptionProposed
     cause: Cause
     tried: PlanTried | None = None
+    """Whether the claimant was found to fit on the nodes, if known."""
 
 
 class NodesOrder(Struct):
@@ -278,7 +279,7 @@ class AdmitterState(StageState):
     """uid of a job tried again without an answer yet -> (log time (ms) of the end of its room, whether within a
     guarantee)
     """
-    plans: dict[str, PlanToTry] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> a proposal of victims without an answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)
     """uid of a job -> its victims, and the places kept for the job until its admission"""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from muster.core.gang.declare import Declared, GangCounts, counting, declared_by
 from muster.core.objects.meta import digest
+from muster.core.stage import leave_out, mark
 from muster.events.base import Cause
 from muster.events.effects import EffectFailed
 from muster.events.facts import PodGroupGone, PodGroupObserved
@@ -289,11 +290,7 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
     key = state.gang_of.pop(uid, None)
     if key is None:
         return
-    state.pods.pop(uid, None)
-    state.shapes.pop(uid, None)
-    state.placed.pop(uid, None)
-    state.rests.pop(uid, None)
-    state.reserved.pop(uid, None)
+    leave_out(uid, state.pods, state.shapes, state.placed, state.rests, state.reserved)
     state.settled(uid)
     gang = state.gangs[key]
     gang.moved_to(uid, None)
@@ -308,14 +305,8 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
 
 
 def _reopen(state: PodGangs, gang: PodGang) -> None:
-    if gang.waiting:
-        state.open[gang.key] = None
-    else:
-        state.open.pop(gang.key, None)
-    if gang.lacks:
-        state.broken[gang.key] = None
-    else:
-        state.broken.pop(gang.key, None)
+    mark(state.open, gang.key, gang.waiting)
+    mark(state.broken, gang.key, gang.lacks)
 
 
 def _declare(state: PodGangs, gang: PodGang) -> None:

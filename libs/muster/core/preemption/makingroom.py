@@ -15,7 +15,7 @@ from itertools import islice
 from msgspec import structs
 
 from muster.core.preemption import plans
-from muster.core.preemption.near import left_of
+from muster.core.preemption.claimants import left_of
 from muster.core.preemption.plans import outranked, owed, site_now, weigh, with_moves
 from muster.core.preemption.preemptorstate import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job

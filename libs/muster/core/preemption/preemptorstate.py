@@ -175,6 +175,21 @@ class Started(Struct):
     """The amounts released by an eviction, while the run is listed."""
 
 
+class Holding(Struct):
+    """What a charged workload has. A Ray cluster may release workers."""
+
+    attempt: int
+    """The attempt of the charge; the workload may wait under a newer attempt."""
+    groups: Counts | None = None
+    """Replicas granted to the groups of a cluster with autoscaling."""
+    fixed: Counts = {}
+    """Pods by worker group, for a cluster charged with a fixed size."""
+    left: Counts | None = None
+    """The workers left to its groups by an order to release the others."""
+    kept_until: int = 0
+    """Log time (ms) until which no workers are asked for: the cluster could not release any."""
+
+
 class UnplacedClaimant(Struct):
     """A job that has released its quota after a search for nodes without a result."""
 
@@ -232,16 +247,8 @@ class PreemptorState(StageState):
     scaling: RunningClusters = field(default_factory=RunningClusters)
     idle: dict[str, Counts] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: idle pods}, as last reported by the head"""
-    granted: dict[str, Counts] = field(default_factory=dict)
-    """uid of a charged Ray cluster with autoscaling -> replicas granted to its groups"""
-    fixed: dict[str, Counts] = field(default_factory=dict)
-    """uid of a Ray cluster charged with a fixed size -> its pods by worker group"""
-    shrinking: dict[str, Counts] = field(default_factory=dict)
-    """uid of a cluster ordered to release workers -> the workers left to its groups"""
-    kept: dict[str, int] = field(default_factory=dict)
-    """uid of a cluster that could not release workers -> log time (ms) until which no workers are asked for"""
-    charged: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload -> the attempt of the charge; the workload may wait under a newer attempt"""
+    charged: dict[str, Holding] = field(default_factory=dict)
+    """By uid of the workload."""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of workloads ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
@@ -432,14 +439,16 @@ class PreemptorState(StageState):
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: workers to spare} of the Ray clusters granted more than their minimum."""
         by_uid = {}
-        for uid, groups in self.granted.items():
+        for uid, holding in self.charged.items():
+            if holding.groups is None or holding.kept_until > self.now:
+                continue
             charge = self.queues.ledger.charges.get(uid)
             tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
             workload = self.queues.workloads.get(uid)
             elastic = self.scaling.of(workload) if workload is not None else None
             idle = self.idle.get(self.scaling.runs_through(workload)) if workload is not None else None
-            spares = spare_of(elastic, groups, tree, charge.flavors if charge is not None else {}, idle)
-            if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
+            spares = spare_of(elastic, holding.groups, tree, charge.flavors if charge is not None else {}, idle)
+            if charge is not None and spares:
                 by_uid[uid] = spares
         return by_uid
 
@@ -474,7 +483,7 @@ class PreemptorState(StageState):
         claims, jobs, comes, last = self.queues.ledger.claims, self.queues.jobs, None, None
         for place in shape.waiting:
             uid = place.uid
-            if uid not in claims.by_uid or (uid in claims.aged and uid in claims.calm):
+            if uid not in claims.by_uid or (uid in claims.aged and not claims.by_uid[uid].victims):
                 return last or jobs[uid]
             if uid not in claims.aged:
                 comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # As for all similar jobs.

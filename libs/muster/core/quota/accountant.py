@@ -15,7 +15,7 @@ from msgspec import structs
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
-from muster.core.quota.accounting import accountantfolds, claimfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
 from muster.core.quota.accounting.owedwait import OwedWait
 from muster.core.quota.accounting.rechecks import charge_due, on_nodes, usage_changed
 from muster.core.quota.demand import Scratch, demand_of
@@ -53,7 +53,7 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        trees, own = forest.arms(), arms_of(accountantfolds, claimfolds, growth, podasks, sharing)
+        trees, own = forest.arms(), arms_of(accountantfolds, claiming, growth, podasks, sharing)
         return {**trees, **own, NodeObserved: in_turn(trees[NodeObserved], own[NodeObserved])}
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -114,7 +114,8 @@ class QuotaAccountant(Stage[AccountantState]):
         for decision in decisions:
             yield decision
             if isinstance(decision, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
-                awaited = awaited or decision.ref.uid in claims.leaving or decision.ref.uid in claims.cuts
+                leaver = claims.going.get(decision.ref.uid)
+                awaited = awaited or (leaver is not None and not leaver.moves)
         return awaited
 
     @staticmethod

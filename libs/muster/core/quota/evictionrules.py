@@ -14,7 +14,7 @@ comparison covers the resources of the claimant and of the victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
@@ -447,21 +447,13 @@ def rules(
     return OfGuarantee(queue, given.owed_at(queue, demand))
 
 
-def giving_objection(
-    judge: GivingRules,
-    search: Search,
-    chosen: Iterable[str],
-    may: Callable[[str], Objection] = lambda _: "",
-    *,
-    places: bool = False,
-) -> Objection:
+def giving_objection(judge: GivingRules, search: Search, chosen: Iterable[str], *, places: bool = False) -> Objection:
     """Why these victims may not be suspended for the claimant of an empty search, judged again; empty when allowed.
 
-    ``may``: the objection to one victim, in any company. ``places``: the victims also make places on nodes; then the
-    stage that places gangs judges the number of victims.
+    ``places``: the victims also make places on nodes; then the stage that places gangs judges the number of victims.
     """
     chosen = list(chosen)
-    objection = judge.claims() or next((single for uid in chosen if (single := may(uid))), "")
+    objection = judge.claims()
     if objection or not search.names:
         return objection or "fits"
     begun = search.copied()
