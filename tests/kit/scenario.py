@@ -207,6 +207,18 @@ class Play:
     def _runs(self, names: list[str], _options: dict[str, str]) -> None:
         self._change(names[0], suspended=False, phase="running", settled=False)
 
+    def _follow(self, names: list[str], options: dict[str, str]) -> None:
+        """Jobs come and start in the place of a running job, one after the other; the last takes over its name."""
+        asks = " ".join(f"{key}={value}" for key, value in options.items() if key != "times")
+        for _ in range(int(options["times"])):
+            name = f"{names[0]}.{len(self.jobs)}"
+            for line in (f"finishes {names[0]}", f"gone {names[0]}", f"job {name} {asks}", f"resumed {name}"):
+                self.line(line)
+                self.settle()
+            self.line(f"runs {name}")
+            self.settle()
+            self.jobs[names[0]] = self.jobs[name]
+
     def _finishes(self, names: list[str], _options: dict[str, str]) -> None:
         outcome = names[1] if len(names) > 1 else "succeeded"
         self._change(names[0], phase="finished", outcome=outcome)

@@ -67,20 +67,9 @@ class Scene(Play):
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
 
-    def follow(self, by: str, cpu: int, times: int, run: str = "", prio: int = 0) -> None:
-        """So many jobs like ``by``, which runs, come and start in its place, one after the other; the last has its name
-        from here on.
-        """
-        declared = f" run={run}" if run else ""
-        for _ in range(times):
-            name = f"{by.partition('.')[0]}.{len(self.jobs)}"
-            self.lines(f"finishes {by}", f"gone {by}", f"job {name} cpu={cpu} prio={prio}{declared}")
-            self.runs(name)
-            self.jobs[by] = self.jobs[name]
-
     def passed(self, wide: int, by: str, cpu: int, run: str = "") -> None:
         """Jobs like ``by`` follow until a waiting job of so many cores has aged."""
-        self.follow(by, cpu, -(-MULTIPLE * wide // cpu), run)
+        self.lines(f"follow {by} cpu={cpu} times={-(-MULTIPLE * wide // cpu)}" + (f" run={run}" if run else ""))
 
     def read(self, words: str = "") -> None:
         """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""
@@ -485,7 +474,7 @@ OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
         (nodes.node("n", cpu=8),),
     ),
     "existing_anti_affinity": (PodRules(labels={"app": "me"}), (nodes.node("n", cpu=8),)),
-    "unsupported": (PodRules(unsupported=problem("", "affinity_by_namespace_label", key="rack")), (nodes.node("n"),)),
+    "unsupported": (PodRules(unsupported=problem("", "affinity_by_namespace_label", key="rack")), (SMALL,)),
 }
 
 

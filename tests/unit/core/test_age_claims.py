@@ -53,9 +53,9 @@ def test_a_job_ages_when_enough_later_work_has_started_before_it(queue: str) -> 
     """Not by time, and not by one job less; it is not the head of its queue: the first job of b came before."""
     scene = scene_of()
     scene.lines("job b/huge cpu=8 prio=1", f"job {queue}/wide cpu=4", f"time +{24 * HOUR_S}s")
-    scene.follow("b/x3", 2, ENOUGH - 1)
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     assert opened(scene) == []
-    scene.follow("b/x3", 2, 1)
+    scene.lines(f"follow b/x3 cpu=2 times={1}")
     assert opened(scene) == ["wide"]
     end(scene, "b/x0", "b/x1")
     scene.runs(f"{queue}/wide")
@@ -80,9 +80,9 @@ def test_nobody_ages_in_a_line_that_moves() -> None:
 def test_work_of_higher_priority_does_not_pass() -> None:
     scene = scene_of()
     scene.lines("job b/wide cpu=4")
-    scene.follow("b/x3", 2, 2 * ENOUGH, prio=1)
+    scene.lines(f"follow b/x3 cpu=2 times={2 * ENOUGH} prio=1")
     assert opened(scene) == []
-    scene.follow("b/x2", 2, ENOUGH)
+    scene.lines(f"follow b/x2 cpu=2 times={ENOUGH}")
     assert opened(scene) == ["wide"]
 
 
@@ -90,25 +90,25 @@ def test_a_job_that_ran_comes_anew() -> None:
     """What was passed before it ran is forgotten, and it is later than all that waits by now."""
     scene = scene_of()
     scene.lines("job a/wide cpu=4")
-    scene.follow("b/x3", 2, ENOUGH - 1)
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     end(scene, "b/x0", "b/x1")
     scene.runs("a/wide")
     scene.lines("job b/y0 cpu=2", "job b/y1 cpu=2", "suspends a/wide", "settles a/wide")
     for name in ("b/y0", "b/y1"):
         scene.runs(name)
-    scene.follow("b/x3", 2, ENOUGH - 1)
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     assert opened(scene) == []
-    scene.follow("b/x3", 2, 1)
+    scene.lines(f"follow b/x3 cpu=2 times={1}")
     assert opened(scene) == ["wide"]
 
 
 def test_what_has_passed_a_job_is_kept_in_snapshots() -> None:
     scene = scene_of()
     scene.lines("job a/wide cpu=4")
-    scene.follow("b/x3", 2, ENOUGH - 1)
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     seat = scene.bench.seats["preemptor"]
     scene.bench.seats["preemptor"] = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
-    scene.follow("b/x3", 2, 1)
+    scene.lines(f"follow b/x3 cpu=2 times={1}")
     assert opened(scene) == ["wide"]
     scene.bench.sound()
 

@@ -1,11 +1,11 @@
 """Ageing: a waiting job ages as later work passes it.
 
-Work that came to wait after a job and started before it has passed the job, at each node of the tree that both share;
-work of higher priority does not count. A job is *aged* once ``MULTIPLE`` times its own width has passed it. Where jobs
-start in the order of coming no job ages, however long the line is.
+Work passes a waiting job when it came to wait later and starts earlier. It passes at each node of the tree that both
+share. Work of higher priority does not count. A job is *aged* once ``MULTIPLE`` times its own width has passed it.
+Where jobs start in the order of coming no job ages, however long the line is.
 
-Starts are counted together: a node looks at the jobs that wait below it once an eighth of its limit has started there
-since its last look.
+Starts are counted together. Once an eighth of a node's limit has started there, the node looks at the jobs that wait
+below it.
 """
 
 from __future__ import annotations
