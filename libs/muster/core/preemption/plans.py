@@ -140,8 +140,7 @@ def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candi
         return candidates
 
     def may(uid: str) -> bool:
-        free = uid not in lately and not state.deprioritised(uid)
-        return free and state.may_evict(uid, job.queue) and may_move(state.places, uid)
+        return uid not in lately and state.may_evict(uid, job.queue) and may_move(state.places, uid)
 
     return replace(candidates, moves=may, most=state.moves)
 

@@ -1,12 +1,11 @@
 """The preemptor: proposes the running work to suspend for a job. The accountant judges a proposal before any
 suspension.
 
-At most one proposal is open at a time; any number of claims are in force. First come jobs within a guarantee and
-refused above it: the lowest guarantee first, then queues in order (priority, used/min, age), in each queue the head
-first. Next come jobs that outrank
-running jobs of the same queue, where the tree allows preemption. Next come jobs whose quota has room and for which no
-nodes are free. Last, released quota is held for a job that later work has passed too often: large jobs must not starve
-behind small ones. A Ray cluster with refused growth asks as a job does.
+At most one proposal is open at a time. Any number of claims are in force. First come jobs within a guarantee and
+refused above it. Of these the lowest guarantee is first, then queues in order (priority, used/min, age), in each queue
+the head. Next come jobs that outrank running jobs of the same queue, where the tree allows preemption. Next come jobs
+whose quota has room and for which no nodes are free. Last, released quota is held for a job that later work has passed
+too often. Large jobs must not starve behind small ones. A Ray cluster with refused growth asks as a job does.
 """
 
 from __future__ import annotations

@@ -136,12 +136,6 @@ MAX_REMEMBERED = 16
 
 HOUR_MS = 3_600_000
 
-EVICTIONS_AN_HOUR = 5
-"""A workload with this many evictions within an hour goes last."""
-
-EVICTIONS_IN_ALL = 8
-"""A workload with this many evictions goes last from then on."""
-
 _NO_SLOTS: Mapping[str, RefusalSlot] = {}
 
 NEVER = -1
@@ -424,7 +418,7 @@ class PreemptorState(StageState):
         jobs may leave, in place of ``may_evict``.
         """
         may = may or partial(self.may_evict, queue=queue)
-        return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
+        return Candidates(self.runs, may, self.now, self.alike, self.ending)
 
     def ending(self, among: Callable[[str], bool]) -> Iterator[str]:
         """The chosen jobs that will probably be left to end; a look at every job is not needed."""
@@ -451,16 +445,6 @@ class PreemptorState(StageState):
             if charge is not None and spares:
                 by_uid[uid] = spares
         return by_uid
-
-    def deprioritised(self, uid: str) -> bool:
-        """Whether a workload has reached the limit of evictions, in the last hour or in all.
-
-        Evictions for service count only in the last hour. For a run with a checkpoint only the limit in all counts.
-        """
-        started = self.started.get(uid)
-        saved = started is not None and started.kept > started.since
-        lately = 0 if saved else sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
-        return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
     def suffered(self, uid: str) -> int:
         """The number of evictions of a workload for owed quota or for priority."""

@@ -90,8 +90,6 @@ class Candidates(Struct):
     """leaf -> running work in the order of eviction"""
     may: Callable[[str], bool] = lambda _: True
     """Whether a workload may be suspended now."""
-    deprioritised: Callable[[str], bool] = lambda _: False
-    """Whether a workload is evicted after all other workloads of its priority."""
     now: int = 0
     """Log time, ms."""
     alike: Alike | None = None
