@@ -34,7 +34,7 @@ def claim_ended(outcome: str) -> tuple[Scene, str]:
 
 
 def idle_for_age() -> tuple[Scene, str]:
-    """Half of the node is idle for a quarter of an hour for an aged job, and another asks for it."""
+    """Half of the node is idle for an hour for an aged job, and another asks for it."""
     scene = Scene()
     scene.tree_of(("a", 0), ("b", 0))
     scene.lines("synced", "job b/x cpu=4", "job b/y cpu=4")
@@ -42,7 +42,7 @@ def idle_for_age() -> tuple[Scene, str]:
     scene.runs("b/y")
     scene.lines("job a/wide cpu=8")
     scene.passed(8, "b/y", 4)
-    scene.lines("job b/next cpu=4", "finishes b/x", "gone b/x", "time +900s")
+    scene.lines("job b/next cpu=4", "finishes b/x", "gone b/x", "time +3500s")
     return scene, "a/wide"
 
 

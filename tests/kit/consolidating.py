@@ -321,8 +321,7 @@ class Consolidating:
         admitter, accountant = self.cell.seats["gang_admitter"].state, self.cell.seats["quota_accountant"].state
         now = self.cluster.clock.now()
         assert not [uid for uid, each in admitter.orders.items() if each.until > now]
-        assert not accountant.ledger.claims.moving, accountant.ledger.claims.moving
-        assert not accountant.ledger.claims.leaving
+        assert not accountant.ledger.claims.going, accountant.ledger.claims.going
         for name in self.live():
             job = self.jobs()[name]
             known = admitter.ledger.owned.get(job["metadata"]["uid"], {})

@@ -276,7 +276,8 @@ def differences(states: dict[str, Any], log: Iterable[Stored]) -> Iterator[str]:
 
     jobs, ledger, known = sorter.queues.jobs, accountant.ledger, sorter.queues.workloads
     charged = {uid: entry.attempt for uid, entry in accountant.entries.items()}
-    yield from _same("charged: preemptor and accountant", preemptor.charged, charged)
+    seen = {uid: holding.attempt for uid, holding in preemptor.charged.items()}
+    yield from _same("charged: preemptor and accountant", seen, charged)
     waiting = {uid: job for uid, job in jobs.items() if job.status != "charged"}
     attempts = {uid: job.attempt for uid, job in waiting.items()}
     asking = {uid: ask.attempt for uid, ask in ledger.asks.items() if uid not in charged}

@@ -25,11 +25,11 @@ STEPS = 6
 
 def begun(rng: Random) -> State:
     """Half of them with KAI queues, half with a quota tree. No pod asks for GPU memory: its amount depends on the nodes
-    that are there.
+    that are there. A pod that runs takes no more of its GPU than before.
     """
     state = states.state(rng)
-    for pod in (pod for job in state["jobs"] for pod in job["pods"] if pod.pop("gpu_memory_mib", 0)):
-        pod["gpu_fraction"] = 0.25
+    for pod in (pod for job in state["jobs"] for pod in job["pods"] if "gpu_memory_mib" in pod):
+        pod["gpu_fraction"] = min(0.25, pod.pop("gpu_memory_mib") / 80_000)
     if rng.random() < 0.5:
         if rng.random() < 0.5:
             return _with_ranks(state)

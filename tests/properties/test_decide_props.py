@@ -11,7 +11,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import states
+from kit import lives, states
 from kit.depth import examples
 from kit.guarantee import Work, World, drawn, left_undone, state_of
 from muster.tracesim.decide.answer import Answer
@@ -131,6 +131,33 @@ def test_who_is_refused_behind_a_borrower_keeps_its_room_from_those_answered_bef
     }
     world.runs = ["loan"]
     assert broken(world) == []
+
+
+def gpu_job(name: str, queue: str, gpus: int, created: int, *, on: str = "", priority: int = 50) -> states.State:
+    pod = {"name": "p", "gpus": gpus} | ({"node": on, "phase": "Running", "started_s": created} if on else {})
+    return {"name": name, "queue": queue, "created_s": created, "priority": priority, "pods": [pod]}
+
+
+def hasty(queues: list[states.State], gpus: int, *jobs: states.State) -> list[str]:
+    state = {"now_s": 1000, "nodes": [{"name": "n", "gpus": gpus}], "queues": queues, "jobs": list(jobs)}
+    return list(lives.hasty(state, answer(state)))
+
+
+def test_in_kai_queues_who_could_take_the_room_back_starts_first() -> None:
+    """The share of each is two: ``wide`` takes b beyond its share, and is first in KAI's order."""
+    queues = [
+        {"name": "a", "quota": 1, "limit": -1, "weight": 2, "priority": 200},
+        {"name": "b", "quota": 2, "limit": -1, "weight": 1, "priority": 100},
+    ]
+    jobs = [gpu_job("mine", "a", 1, 1, on="n"), gpu_job("within", "a", 1, 900), gpu_job("wide", "b", 3, 901)]
+    jobs += [gpu_job("more", "a", 4, 902, priority=60)]
+    assert hasty(queues, 4, *jobs) == []
+
+
+def test_in_a_kai_queue_nobody_starts_who_would_leave_for_a_refused_job_of_higher_priority() -> None:
+    queues = [{"name": "a", "quota": 4, "limit": -1, "weight": 1, "priority": 100}]
+    jobs = [gpu_job("low", "a", 3, 1, on="n"), gpu_job("high", "a", 4, 900, priority=60), gpu_job("new", "a", 1, 901)]
+    assert hasty(queues, 4, *jobs) == []
 
 
 def test_the_states_are_worth_something() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claims import Claim, Leaver
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.ledger import quotaledger
 from muster.core.quota.ledger.quotaledger import Ledger
@@ -46,7 +46,7 @@ def apply(ledger: Ledger, number: int, step: Step) -> None:
         case 5:
             ledger.recharge(uid, {"cpu": other * 1000}, other, {})
         case 6:
-            victims = {f"u{victim}": 1 for victim in (one, other) if victim != who}
+            victims = {f"u{victim}": Leaver(1) for victim in (one, other) if victim != who}
             ref = Ref("Job", f"ns-{leaf}", uid, uid)
             before = ledger.claims.by_uid.get(uid)
             if other == 2 and (before is None or not before.firm):
@@ -71,7 +71,8 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
         assert ledger.waiting == quotaledger.recounted_waiting(ledger)
         assert ledger.leaving == quotaledger.recounted_leaving(ledger)
         assert ledger.claims.total.extra == quotaledger.recounted_held(ledger)
-        assert ledger.claims.leaving.keys() >= set(ledger.claims.victims())  # One whose claim has ended leaves still.
+        awaited = {uid for claim in ledger.claims.by_uid.values() for uid in claim.victims}
+        assert ledger.claims.going.keys() >= awaited  # One whose claim has ended leaves still.
         assert ledger.used == quotaledger.recounted_used(ledger)
         least = {path: node.guaranteed.get("cpu", 0) for path, node in ledger.nodes.items()}
         assert ledger.below.keys() == {path for path in least if ledger.used.get(path, {}).get("cpu", 0) < least[path]}

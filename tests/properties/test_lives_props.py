@@ -19,8 +19,8 @@ from muster.tracesim.decide.run import decide
 
 LIVES = int(os.environ.get("MUSTER_TEST_LIVES", "24"))
 FIRST = Random().randrange(10**9) if os.environ.get("MUSTER_TEST_EXAMPLES") == "random" else 0
-AT_MOST = 3
-"""Of a hundred states: a job was started, and left for another a moment later; see record 164. Only goes down."""
+AT_MOST = 1
+"""Of a hundred states: a job was started, and left for another a moment later; see record 166. Only goes down."""
 
 
 def answer(state: states.State) -> Answer:

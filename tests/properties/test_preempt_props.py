@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kit.chaos import Chaos
 from kit.depth import examples
 from kit.histories import worth
-from muster.core.quota.candidates import Candidates, Objection, Run, basis, search
+from muster.core.quota.candidates import Candidates, Run, basis, search
 from muster.core.quota.demand import Charge
 from muster.core.quota.evictionrules import giving_objection, rules
 from muster.core.quota.ledger.quotaledger import Ledger
@@ -56,14 +56,11 @@ class Load:
         return outranked(basis(self.ledger), queue, demand, priority, Candidates(self.runs), reclaims=reclaims).uids
 
     def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
-        own = [uid for uid in chosen if self.ledger.charges[uid].queue == queue]
-
-        def may(uid: str) -> Objection:
-            return "" if uid not in own or self.priorities[uid] < priority else "not_lower"
-
-        given = basis(self.ledger)
+        own, given = [uid for uid in chosen if self.ledger.charges[uid].queue == queue], basis(self.ledger)
         judge = rules(given, queue, demand, inside=bool(own))
-        return giving_objection(judge, search(given, queue, demand), chosen, may)
+        if not judge.claims() and any(self.priorities[uid] >= priority for uid in own):
+            return "not_lower"
+        return giving_objection(judge, search(given, queue, demand), chosen)
 
 
 @st.composite

@@ -187,11 +187,3 @@ def test_the_youngest_gives_way_however_much_it_frees() -> None:
     ledger = flat(a=8, b=2)
     candidates = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
     assert owed(basis(ledger), "root/a", Demand({"cpu": 2}), candidates).uids == ["large"]
-
-
-def test_who_has_been_evicted_often_lately_goes_last() -> None:
-    ledger = flat(a=4, b=0)
-    candidates = running(ledger, ("again", "b", 2, HOUR), ("steady", "b", 2, 0), now=2 * HOUR)
-    candidates.deprioritised = lambda uid: uid == "again"
-    assert owed(basis(ledger), "root/a", Demand({"cpu": 2}), candidates).uids == ["steady"]
-    assert sorted(owed(basis(ledger), "root/a", Demand({"cpu": 4}), candidates).uids) == ["again", "steady"]

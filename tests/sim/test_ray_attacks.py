@@ -268,6 +268,6 @@ def test_whatever_happens_it_ends_well(seed: int, contended: bool) -> None:
     bridge = play.cell.seats["autoscaler_bridge"].state
     assert not (bridge.reclaims or bridge.chosen)
     preemptor = play.cell.seats["preemptor"].state
-    assert not (preemptor.granted or preemptor.shrinking or preemptor.kept)
+    assert not preemptor.charged
     assert not (bridge.clusters or bridge.grants or bridge.heard or bridge.workers or bridge.gates or bridge.growing)
     play.clean()

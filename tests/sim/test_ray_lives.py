@@ -60,5 +60,5 @@ def lived(seed: int, queues: str, *, wild: bool, steps: int = 60) -> None:
     left = (bridge.reclaims, bridge.chosen, bridge.named, bridge.clusters, bridge.grants, bridge.heard, bridge.workers)
     assert not any(left) and not any((bridge.gates, bridge.growing, bridge.alarms, bridge.watched, bridge.due))
     preemptor = play.cell.seats["preemptor"].state
-    assert not (preemptor.granted or preemptor.shrinking or preemptor.kept)
+    assert not preemptor.charged
     play.clean()

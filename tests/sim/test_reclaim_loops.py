@@ -56,6 +56,21 @@ def test_a_lump_larger_than_what_its_queue_borrows_is_given_back_as_a_whole_kueu
     play.clean()
 
 
+def test_many_evictions_of_a_young_job_cost_a_long_run_nothing() -> None:
+    """Each eviction counts as five minutes of work; a job that runs for ten hours has more to lose."""
+    least = {"owner": 10, "a": 0, "b": 0}
+    leaves = tuple(facts.node(name, {"cpu": amount}, {"cpu": 15}, (name,)) for name, amount in least.items())
+    play = Play(facts.node("root", {"cpu": 15}, {"cpu": 15}, children=leaves))
+    play.submit("own", "owner")
+    play.submit("long", "a", wait_ms=10 * 3_600_000)
+    play.submit("young", "b", wait_ms=60_000)
+    for number in range(12):
+        play.submit(f"short-{number}", "owner", runtime="3m", wait_ms=660_000)
+    assert play.evictions() == ["young"] * 12
+    assert play.state_of("long") == "Running"
+    play.clean()
+
+
 def test_one_is_enough_volcano_5994() -> None:
     play = Play(two_teams(40, 20))
     for index in range(10):

@@ -74,6 +74,34 @@ class DueTimes(Struct):
             yield self.order[at]
 
 
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+_Value = TypeVar("_Value")
+
+
+def put(table: dict[str, _Value], key: str, value: _Value | None) -> None:
+    """Keep a value under a key; nothing for None."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def mark(table: dict[str, None], key: str, wanted: object) -> None:
+    """Keep a key exactly while it is wanted."""
+    if wanted:
+        table[key] = None
+    else:
+        table.pop(key, None)
+
+
+def leave_out(key: str, *tables: dict[str, Any]) -> None:
+    """Forget a key in each of the tables."""
+    for table in tables:
+        table.pop(key, None)
+
+
 # --- stage ------------------------------------------------------------------------------------------------------------
 
 

@@ -114,7 +114,7 @@ def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], polic
 
 def _workers(state: ReadState, path: str) -> RayWorkers | None:
     queues = [
-        (state.records[uid].growth, ledger.claims.cuts.get(uid))
+        (state.records[uid].growth, ledger.claims.going.get(uid))
         for ledger in [state.queues.ledger]
         for uid, charge in ledger.charges.items()
         if uid in state.records and state.records[uid].growth.granted and _within(charge.queue, path)

@@ -62,16 +62,16 @@ def said(scene: Scene, job: str) -> str:
 
 
 def test_a_claim_ends_when_too_much_was_idle_for_it() -> None:
-    """Half of the node is idle while others ask for it: a two-hundredth of a day's capacity after 14.4 minutes."""
+    """Half of the node is idle while others ask for it: a fiftieth of a day's capacity after 57.6 minutes."""
     scene = aged(("a", 0), ("b", 0))
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide"]
     scene.lines("job b/late cpu=4")
     for name in ("b/x0", "b/x1"):
         scene.lines(f"finishes {name}", f"gone {name}")
-    scene.lines("time +850s")
+    scene.lines("time +3440s")
     assert ended(scene) == []
     scene.lines("time +10s", "job b/later cpu=1")
-    assert "955m cpu for an hour: at 960m the claim ends" in said(scene, "a/wide")
+    assert "3833m cpu for an hour: at 3840m the claim ends" in said(scene, "a/wide")
     scene.lines("time +10s")
     assert ended(scene) == ["idle"]
     scene.runs("b/late")
@@ -98,7 +98,7 @@ def test_a_claim_that_others_overtake_within_their_guarantees_ends() -> None:
     scene.passed(8, "c/x", 2)
     scene.lines("finishes c/y", "gone c/y", "job b/owed cpu=4", "job c/z cpu=2")
     scene.runs("b/owed")
-    scene.lines("time +1720s")
+    scene.lines("time +6900s")
     assert ended(scene) == []
     scene.lines("time +20s")
     assert ended(scene) == ["idle"]

@@ -5,7 +5,7 @@ from kit.audits import audit
 from kit.bench import Bench
 from kit.scenes import Scene
 from muster.core.quota.claiming import expires_at
-from muster.core.quota.claims import Claim, Claims, Part
+from muster.core.quota.claims import Claim, Claims, Leaver
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
@@ -121,25 +121,23 @@ def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_on
     for name in ("older", "newer", "odd"):
         asked = Demand({"cpu": 1}) if name == "odd" else asks
         claims.open(Claim(Ref("RayJob", "a", name, name), 1, "root/a", asked, "guarantee", opened=1))
-    claims.by_uid["newer"].victims["victim"] = 4
-    claims.leaving["victim"] = 4
+    claims.by_uid["newer"].victims["victim"] = claims.going["victim"] = Leaver(4)
     claims.pass_on(claims.by_uid["newer"])
     claims.end("newer")
-    assert claims.by_uid["older"].victims == {"victim": 4}
-    assert claims.leaving == {"victim": 4}
+    assert claims.by_uid["older"].victims == claims.going == {"victim": Leaver(4)}
     assert not claims.by_uid["odd"].victims
 
 
 def test_what_leaves_for_a_served_claim_leaves_for_the_next_that_was_planned_after_it():
     """Its plan counts on all that leaves for those before it, so their charge may use its room."""
-    claims, part = Claims(), Part(2, Demand({"cpu": 1}), {"workers": 1})
+    claims, part = Claims(), Leaver(2, gives=Demand({"cpu": 1}), left={"workers": 1})
     for name in ("before", "served", "after", "last"):
         asked = Demand({"cpu": len(name)})
         claims.open(Claim(Ref("RayJob", "a", name, name), 1, f"root/{name}", asked, "guarantee", opened=1))
-    claims.by_uid["served"].partial["cluster"] = claims.cuts["cluster"] = part
+    claims.by_uid["served"].victims["cluster"] = claims.going["cluster"] = part
     claims.pass_on(claims.by_uid["served"])
     claims.end("served")
-    assert claims.cuts == claims.by_uid["after"].partial == {"cluster": part}
+    assert claims.going == claims.by_uid["after"].victims == {"cluster": part}
     assert not claims.by_uid["before"].awaits
 
 
@@ -149,7 +147,7 @@ def test_a_claim_does_not_expire_while_somebody_leaves_for_another():
     bench.propose("x")
     state = bench.states["quota_accountant"]
     leaving = bench.shape("x")[0].uid
-    for name, victims in (("one", {leaving: 1}), ("two", {})):
+    for name, victims in (("one", {leaving: Leaver(1)}), ("two", {})):
         ref, queue, request = bench.shape(name)
         state.ledger.open_claim(Claim(ref, 1, queue, Demand(request), "guarantee", opened=1, victims=victims))
     two = state.ledger.claims.by_uid[bench.shape("two")[0].uid]

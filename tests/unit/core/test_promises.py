@@ -208,13 +208,13 @@ def test_jobs_start_one_after_the_other_as_quota_is_given_back() -> None:
     scene.lines("job a/one cpu=8", "job a/two cpu=4", "job a/three cpu=4")
     assert projected(scene) == {"one": 10, "two": 20, "three": 20}
     scene.lines("job a/four cpu=4 prio=7")
-    assert projected(scene) == {"four": 10, "three": 10, "one": 20, "two": 30}
+    assert projected(scene) == {"four": 10, "one": 20, "two": 30, "three": 30}
 
 
-def test_who_fits_passes_a_job_without_a_claim() -> None:
+def test_nobody_passes_a_job_that_has_waited_for_ten_minutes() -> None:
     scene = busy()
     scene.lines("job a/urgent cpu=4 prio=7", "job a/gang cpu=8", "job a/small cpu=4", "job a/tiny cpu=4")
-    assert projected(scene) == {"urgent": 10, "small": 10, "gang": 20, "tiny": 30}
+    assert projected(scene) == {"urgent": 10, "gang": 20, "small": 30, "tiny": 30}
 
 
 @pytest.mark.parametrize(("declares", "first"), [("5m", "small"), ("2h", "gang"), ("", "gang")])

@@ -24,6 +24,7 @@ from muster.core.autoscaling.gate import next_of, unused
 from muster.core.autoscaling.wish import EXPLICIT, Wish, wish_of
 from muster.core.objects.meta import RAY_GROUP, RAY_NODE_TYPE, RAY_WORKER, is_ray_head
 from muster.core.quota.claims import is_down
+from muster.core.stage import leave_out, mark
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
@@ -133,14 +134,9 @@ def recheck(state: BridgeState, uid: str) -> None:
         return
     watchdog.look(state, cluster)
     grant = state.grants.get(cluster.owner)
-    if grant is None or cluster.fixed or not unused(state, cluster, grant):
-        cluster.unused_since = 0
-    elif not cluster.unused_since:
-        cluster.unused_since = state.now
-    if next_of(state, cluster) is not None:
-        state.due[uid] = None
-    else:
-        state.due.pop(uid, None)
+    idle = grant is not None and not cluster.fixed and unused(state, cluster, grant)
+    cluster.unused_since = (cluster.unused_since or state.now) if idle else 0
+    mark(state.due, uid, next_of(state, cluster) is not None)
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------
@@ -263,12 +259,8 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
     grant = state.grants.get(event.ref.uid)
     if grant is not None and grant.attempt <= event.attempt:
         del state.grants[event.ref.uid]
-        state.reclaims.pop(event.ref.uid, None)
-        state.alarms.pop(event.ref.uid, None)
-        state.named.pop(event.ref.uid, None)
-        state.upgrades.pop(event.ref.uid, None)
-        state.surplus.pop(event.ref.uid, None)
-        state.refused.pop(event.ref.uid, None)
+        leave_out(event.ref.uid, state.reclaims, state.alarms, state.named)
+        leave_out(event.ref.uid, state.upgrades, state.surplus, state.refused)
         for cluster in {**state.services.get(event.ref.uid, {}), **state.families.get(event.ref.uid, {})}:
             state.gates.pop(cluster, None)  # The actuator carries out none of them any more.
             state.chosen.pop(cluster, None)

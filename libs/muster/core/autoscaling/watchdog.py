@@ -20,6 +20,7 @@ from msgspec import Struct
 from muster.core.autoscaling import resizing
 from muster.core.autoscaling.bridgestate import NOTHING, BridgeState, Cluster, Grant, Worker
 from muster.core.quota.trees.rules import span_or
+from muster.core.stage import mark
 from muster.events.alarms import AlarmCleared, AlarmRaised, AlarmReason, stops_grants
 from muster.events.base import Decision
 from muster.events.elastic import ChosenWorker, WorkersChosen
@@ -137,10 +138,7 @@ def look(state: BridgeState, cluster: Cluster) -> None:
     troubles = dict(_wrong(state, cluster))
     watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in troubles.items()}
     watch.groups = {reason: wrong.groups for reason, wrong in troubles.items() if wrong.groups}
-    if troubles or cluster.owner in state.alarms:
-        state.watched[cluster.ref.uid] = None
-    else:
-        state.watched.pop(cluster.ref.uid, None)
+    mark(state.watched, cluster.ref.uid, troubles or cluster.owner in state.alarms)
 
 
 def deaf(state: BridgeState, cluster: Cluster) -> bool:

@@ -32,10 +32,7 @@ from muster.core.placement.place import place
 from muster.core.placement.view import Kept, View
 from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first
 from muster.events.base import Decision, Event
-from muster.events.decisions import (
-    GangAdmitted,
-    PlacesReleased,
-)
+from muster.events.decisions import GangAdmitted, PlacesReleased
 from muster.events.reasons import GiveBackReason
 from muster.model.places import Placement, Shortage
 from muster.model.quota import FlavorNodes

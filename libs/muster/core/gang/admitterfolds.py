@@ -7,6 +7,7 @@ import sys
 from muster.core.gang import admitterstate, binding, heldplaces, newnodes, nodeclaims, placelines, plantrials, podgangs
 from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
 from muster.core.gang.jobplaces import laid_out
+from muster.core.stage import leave_out
 from muster.events.base import Cause
 from muster.events.decisions import (
     GangAdmitted,
@@ -70,8 +71,7 @@ def workload_gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> N
     if event.ref.uid in state.unplaced:  # In no queue, and not charged.
         state.queued.pop(event.ref.uid, None)
     placelines.forget(state, event.ref.uid)
-    state.found.pop(event.ref.uid, None)
-    state.gangs.pop(event.ref.uid, None)
+    leave_out(event.ref.uid, state.found, state.gangs)
     nodeclaims.forget(state, event.ref.uid)
 
 
@@ -153,7 +153,7 @@ def admitted(state: AdmitterState, at: Position, event: GangAdmitted) -> None:
         nodeclaims.forget(state, event.ref.uid)
         if event.placements:
             queued = queued_as(state.queued, event.ref.uid)
-            nodeclaims.passed(state, queued.came, queued.rank[0], _amounts(event))
+            nodeclaims.passed(state, queued.came, -queued.rank[0], _amounts(event))
         placelines.forget(state, event.ref.uid)
         state.admitted[event.ref.uid] = event.attempt
         if event.placements:
@@ -173,7 +173,7 @@ def awaiting(state: AdmitterState, at: Position, event: GangAwaitingNodes) -> No
     if reservation is not None:
         reservation.shortage, reservation.until = event.shortage, event.until
         reservation.told, reservation.growth = at.at, event.growth
-        nodeclaims.in_vain(state, event.ref, at.at)
+        nodeclaims.in_vain(state, event.ref.uid, at.at)
 
 
 def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
@@ -181,7 +181,7 @@ def deferred(state: AdmitterState, at: Position, event: GangDeferred) -> None:
     if reservation is not None:
         reservation.deferred = True
         reservation.in_vain = any(refusal.why == "in_vain" for refusal in event.refusals)
-        nodeclaims.in_vain(state, event.ref, at.at)
+        nodeclaims.in_vain(state, event.ref.uid, at.at)
 
 
 def given_back(state: AdmitterState, _at: Position, event: PlacesReleased) -> None:

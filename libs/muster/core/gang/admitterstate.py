@@ -9,9 +9,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang import podgangs
-from muster.core.gang.podgangs import Claimant, NodeStarts, PodGangs
+from muster.core.gang.podgangs import Claimant, PodGangs
 from muster.core.objects.meta import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.nodeledger import NodeLedger, Occupant
+from muster.core.preemption.passing import Starts
 from muster.core.stage import DueTimes, StageState
 from muster.events.base import Cause
 from muster.events.claims import PlanTried
@@ -209,12 +210,13 @@ class Keeper(Struct):
     """The keeper is being deleted."""
 
 
-class PlanToTry(Struct):
-    """The proposed victims of a claimant; not ordered yet."""
+class Plan(Struct):
+    """An unanswered proposal to suspend others for a claimant: the admitter tries the plan, the accountant answers."""
 
     proposed: PreemptionProposed
     cause: Cause
     tried: PlanTried | None = None
+    """Whether the claimant was found to fit on the nodes, if known."""
 
 
 class NodesOrder(Struct):
@@ -268,7 +270,7 @@ class AdmitterState(StageState):
     """namespace/name of a workload with held places -> uid"""
     waits: dict[str, Claimant] = field(default_factory=dict)
     """By uid of the workload."""
-    starts: NodeStarts = field(default_factory=NodeStarts)
+    starts: Starts = field(default_factory=Starts)
     aged: dict[str, None] = field(default_factory=dict)
     """uids of jobs in ``waits`` that may have aged, as of the last look"""
     unplaced: dict[str, Unplaced] = field(default_factory=dict)
@@ -283,7 +285,7 @@ class AdmitterState(StageState):
     """uid of a job tried again without an answer yet -> (log time (ms) of the end of its room, whether within a
     guarantee)
     """
-    plans: dict[str, PlanToTry] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> a proposal of victims without an answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)
     """uid of a job -> its victims, and the places kept for the job until its admission"""

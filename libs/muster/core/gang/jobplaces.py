@@ -42,11 +42,18 @@ def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
     return [_ask(state, pods, gang) for pods in (*gang.steered, *gang.auxiliary) if pods.count]
 
 
-def asks_of_claimant(state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int) -> list[Ask]:
-    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a growing cluster."""
+def asks_of_claimant(
+    state: AdmitterState, uid: str, growth: GrowthOption | None, pods: int, layout: str | None = None
+) -> list[Ask]:
+    """The request of a claimant: of the whole gang, or of ``pods`` new workers of a growing cluster.
+
+    ``layout``: the layout that the queue asks for, as in QuotaReserved; None: as last decided.
+    """
     gang = state.gangs.get(uid)
     if gang is None:
         return []
+    if layout is not None:
+        gang = replace(gang, placement=layout)
     return asks_of(state, gang) if growth is None else asks_of_growth(state, gang, growth, pods)
 
 

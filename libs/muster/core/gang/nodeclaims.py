@@ -8,18 +8,19 @@ a gang that has waited longer and finds no nodes without nodes of the claim.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
-from muster.core.gang.admitterstate import AdmitterState, Reservation, queued_as
+from muster.core.gang.admitterstate import AdmitterState, Reservation, Unplaced, queued_as
 from muster.core.gang.jobplaces import asks_of, placements
-from muster.core.gang.podgangs import Claimant, NodeClaim, NodeStart, NodeStarts, PodGang, claim_key
+from muster.core.gang.podgangs import Claimant, NodeClaim, PodGang, claim_key
 from muster.core.placement.needs import NodeClass, need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
+from muster.core.preemption.passing import LaterStart, Starts
+from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.events.base import Cause, Decision
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import WorkloadDequeued
@@ -32,9 +33,6 @@ from muster.model.strategies import Strategy
 
 CLAIM_MS = 30 * 60_000
 """The duration of a claim, and of the pause after the claim before the gang may claim again."""
-LOOK_PART = 8
-MOST_STARTS = 256
-"""Gangs are looked at after so many starts at the latest."""
 MOST = 8
 """Claims at once."""
 
@@ -73,68 +71,35 @@ def may_claim_from(claimant: Claimant) -> int:
     return max(claimant.since, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
 
 
-def passed(state: AdmitterState, came: int, below: int, amounts: Vector) -> None:
-    """Work that came to wait at log time ``came`` (ms), with the negated priority ``below``, has its places.
-
-    Starts are counted together: once so much is placed as an eighth of the nodes may have, each gang that waits counts.
-    """
+def passed(state: AdmitterState, came: int, priority: int, amounts: Vector) -> None:
+    """Work that came to wait at log time ``came`` (ms) has its places."""
     if not state.waits and not state.pods.open:
-        state.starts = NodeStarts()  # None of the starts so far has passed a gang that waits from here on.
+        state.starts = Starts()  # None of the starts so far has passed a gang that waits from here on.
         return
-    starts, nodes = state.starts, len(state.ledger.nodes)
-    starts.begun.append(NodeStart(came, below, amounts))
-    add_into(starts.total, amounts)
-    largest = state.ledger.scale
-    much = any(total * LOOK_PART >= largest.get(name, 0) * nodes > 0 for name, total in starts.total.items())
-    if much or len(starts.begun) >= MOST_STARTS:
+    nodes = len(state.ledger.nodes)
+    limits = {name: largest * nodes for name, largest in state.ledger.scale.items()}
+    if state.starts.add(LaterStart(priority, came, amounts), limits):
         _look(state)
 
 
 def _look(state: AdmitterState) -> None:
-    """Add the starts to the amounts that have passed the gangs without places."""
-    if not state.starts.begun:
-        return
-    starts, by_priority = state.starts.begun, dict[int, list[NodeStart]]()
-    state.starts = NodeStarts()
-    for start in starts:
-        by_priority.setdefault(start.below, []).append(start)
-    later = {below: _from_each(begun) for below, begun in by_priority.items()}
+    """Add the starts to the amounts that have passed the gangs without places. Priority counts among jobs alone."""
+    passed_by, state.starts = state.starts.passed(), Starts()
     for uid, claimant in state.waits.items():
-        below = queued_as(state.queued, uid).rank[0]
-        _count(claimant, [sums for priority, sums in later.items() if priority >= below])
+        add_into(claimant.passed, passed_by(claimant.since, -queued_as(state.queued, uid).rank[0]))
         gang = state.gangs.get(uid)
         if gang is not None and has_aged(state, claimant, asks_of(state, gang)):
             state.aged[uid] = None
-    for key in state.pods.open:
-        claimant = state.pods.gangs[key].claimant
+    for claimant in (state.pods.gangs[key].claimant for key in state.pods.open):
         if claimant.since:
-            _count(claimant, [*later.values()])
-
-
-Sums = tuple[list[int], list[Vector]]
-
-
-def _from_each(begun: list[NodeStart]) -> Sums:
-    """(the times at which starts came to wait, sorted; the sums of amounts from each time on)."""
-    order, total, sums = sorted(begun, key=lambda start: start.came), Vector(), list[Vector]()
-    for start in reversed(order):
-        add_into(total, start.amounts)
-        sums.append(dict(total))
-    return [start.came for start in order], sums[::-1]
-
-
-def _count(claimant: Claimant, later: Sequence[Sums]) -> None:
-    for times, sums in later:
-        at = bisect_right(times, claimant.since)
-        if at < len(times):
-            add_into(claimant.passed, sums[at])
+            add_into(claimant.passed, passed_by(claimant.since, UNBOUNDED))
 
 
 def has_aged(state: AdmitterState, claimant: Claimant, asks: Sequence[Ask]) -> bool:
     """Whether quota is held for the gang, or work of many times the gang's own width has passed the gang, in the
     resource that the gang needs most.
     """
-    if claimant.held is not None:
+    if claimant.held:
         return True
     if not claimant.passed:
         return False
@@ -155,22 +120,22 @@ def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
         _look(state)
         claimant.claimed = at.at
         claim.passed, claimant.passed = claimant.passed, {}
-        if claimant.held is None:
+        if not claimant.held:
             state.aged.pop(claim.key, None)
 
 
 def held(state: AdmitterState, at: Position, event: ClaimOpened) -> None:
-    """Quota is held for an aged job: nodes are due to the job, too."""
+    """Quota is held for an aged job: the job claims nodes, too, once it has found no place."""
     if event.kind == "age" and event.ref.uid in state.gangs:
-        state.waits.setdefault(event.ref.uid, Claimant(at.at, event.ref)).held = Cause(at.seq, at.item)
+        state.waits.setdefault(event.ref.uid, Claimant(at.at)).held = True
         state.aged[event.ref.uid] = None
 
 
 def given_up(state: AdmitterState, at: Position, event: ClaimEnded) -> None:
     """No quota is held any more, and no nodes are."""
     claimant, claim = state.waits.get(event.ref.uid), state.pods.claims.get(event.ref.uid)
-    if claimant is not None and claimant.held is not None:
-        claimant.held = None
+    if claimant is not None and claimant.held:
+        claimant.held = False
         if claim is not None:
             claim.until = at.at
 
@@ -361,9 +326,9 @@ def _leaving(state: AdmitterState) -> list[str]:
 # --- gangs of jobs ----------------------------------------------------------------------------------------------
 
 
-def in_vain(state: AdmitterState, ref: Ref, now: int) -> None:
+def in_vain(state: AdmitterState, uid: str, now: int) -> None:
     """A job has found no place. The age of the job counts from the first search, over any number of attempts."""
-    state.waits.setdefault(ref.uid, Claimant(now, ref))
+    state.waits.setdefault(uid, Claimant(now))
 
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
@@ -377,40 +342,35 @@ def forget(state: AdmitterState, uid: str) -> None:
     state.aged.pop(uid, None)
 
 
-def claim_of_job(state: AdmitterState, job: Reservation, asks: Sequence[Ask]) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes claimed by a job with quota and without a place; empty where the job may not claim."""
-    return _claim_of_job(state, job.ref, job.cause, asks)
-
-
-def _claim_of_job(
-    state: AdmitterState, ref: Ref, cause: Cause, asks: Sequence[Ask]
+def claim_of_job(
+    state: AdmitterState, job: Reservation | Unplaced, asks: Sequence[Ask]
 ) -> list[NodesClaimed | NodesClaimEnded]:
-    mode = state.placement.strategy
+    """The nodes claimed by a job without a place; empty where the job may not claim."""
+    ref, mode = job.ref, state.placement.strategy
     if mode is None or not 0 < job_may_claim_at(state, ref.uid) <= state.now:
         return []
-    return _claims(state, state.waits[ref.uid].since, cause, ref.key, ref, asks, mode)
+    return _claims(state, state.waits[ref.uid].since, job.cause, ref.key, ref, asks, mode)
 
 
-def of_aged(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
-    """The nodes claimed by the oldest job without quota that may claim; empty without such a job."""
+def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
+    """The nodes claimed by the oldest unplaced job that may claim; empty without such a job."""
     tried = set[str]()
-    may = [uid for at, uid in aged_may_claim(state) if at <= state.now]
+    may = [uid for at, uid in unplaced_may_claim(state) if at <= state.now]
     for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
-        asks, unplaced, claimant = asks_of(state, state.gangs[uid]), state.unplaced.get(uid), state.waits[uid]
-        cause, key = unplaced.cause if unplaced is not None else claimant.held, repr(asks)
-        if claimant.ref is None or cause is None or key in tried or not could_have_places(state, asks):
+        unplaced = state.unplaced[uid]
+        if unplaced.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
             continue
-        tried.add(key)
-        decisions = _claim_of_job(state, claimant.ref, cause, asks)
+        tried.add(unplaced.key)
+        decisions = claim_of_job(state, unplaced, asks)
         if decisions:
             return decisions
     return []
 
 
-def aged_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
-    """(log time (ms) from which the job may claim nodes, uid) of every aged job without quota."""
-    mine = (uid for uid in state.aged if uid not in state.reservations and uid in state.gangs)
-    return [(at, uid) for uid in mine if state.gangs[uid].waits and (at := job_may_claim_at(state, uid))]
+def unplaced_may_claim(state: AdmitterState) -> list[tuple[int, str]]:
+    """(log time (ms) from which the job may claim nodes, uid) of every aged unplaced job."""
+    mine = (uid for uid in state.aged if uid in state.unplaced and state.gangs[uid].waits)
+    return [(at, uid) for uid in mine if (at := job_may_claim_at(state, uid))]
 
 
 def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:

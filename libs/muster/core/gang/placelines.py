@@ -256,7 +256,7 @@ def retries_due(
     """The jobs to try again; without such jobs, the nodes claimed by an unplaced job. ``view``: without the places kept
     for other jobs.
     """
-    if not (state.unplaced or state.passed or state.aged):
+    if not (state.unplaced or state.passed):
         return
     mode = state.placement.strategy
     if mode is None:
@@ -290,7 +290,7 @@ def retries_due(
         if index + 1 < len(line) and _may_fit(state.lines[key], left):
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
-        yield from nodeclaims.of_aged(state)
+        yield from nodeclaims.of_unplaced(state)
 
 
 def _in_line(state: AdmitterState, head: LinePlace) -> Unplaced:
@@ -299,8 +299,11 @@ def _in_line(state: AdmitterState, head: LinePlace) -> Unplaced:
 
 
 def _may_be_tried(state: AdmitterState, uid: str) -> bool:
-    """Whether a job asks to run and has no quota: a job with quota has its own try."""
-    return state.gangs[uid].waits and uid not in state.reservations and uid not in state.admitted
+    """Whether a job asks to run and has no quota: a job with quota has its own try. A job tried again waits for its
+    queue, and takes no room under another flavor meanwhile.
+    """
+    until, _ = state.found.get(uid, (0, False))
+    return until <= state.now and state.gangs[uid].waits and uid not in state.reservations and uid not in state.admitted
 
 
 def _may_fit(line: Line, left: Mapping[str, int]) -> bool:
@@ -378,10 +381,10 @@ def _found(unplaced: Unplaced, *, growth: bool = False) -> PlacesFound:
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When a job may be tried again, or claim nodes, though nothing happens."""
-    if not (state.unplaced or state.passed or state.aged):
+    if not (state.unplaced or state.passed):
         return
     times = [at for at, _ in islice(state.grow_from.after(state.now), 1)]
     if state.placement.strategy is not None:
         times += [until for until, _ in state.found.values()]
-        times += [at for at, uid in nodeclaims.aged_may_claim(state) if uid not in state.pods.claims]
+        times += [at for at, uid in nodeclaims.unplaced_may_claim(state) if uid not in state.pods.claims]
     yield from [at for at in times if at > state.now]

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from muster.core.gang import placelines
-from muster.core.gang.admitterstate import KEPT_MS, AdmitterState, NodesOrder, PlanToTry
+from muster.core.gang.admitterstate import KEPT_MS, AdmitterState, NodesOrder, Plan
 from muster.core.gang.jobplaces import (
     asks_of,
     asks_of_claimant,
@@ -50,7 +50,7 @@ from muster.model.places import Placement
 def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
     if event.victims and not event.withheld:
         laid_out(state, event)
-        state.plans[event.ref.uid] = PlanToTry(event, Cause(at.seq, at.item))
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
 
 
 def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:

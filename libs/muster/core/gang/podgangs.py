@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from muster.core.gang.declare import Declared, GangCounts, counting, declared_by
 from muster.core.objects.meta import digest
+from muster.core.stage import leave_out, mark
 from muster.events.base import Cause
 from muster.events.effects import EffectFailed
 from muster.events.facts import PodGroupGone, PodGroupObserved
@@ -81,31 +82,12 @@ class Claimant(Struct):
 
     since: int = 0
     """Log time (ms) of the first notice without a place; 0 before."""
-    ref: Ref | None = None
-    """The job; None for a gang of pods."""
     claimed: int = 0
     """Log time (ms) of the last claim."""
     passed: Vector = field(default_factory=dict)
     """The amounts placed since for work that came later; since the last claim, if any."""
-    held: Cause | None = None
-    """The opening of a claim for age that holds quota for the job."""
-
-
-class NodeStart(Struct, frozen=True):
-    """Work that has got its places."""
-
-    came: int
-    """Log time (ms) from which the work waited."""
-    below: int
-    """The negated priority."""
-    amounts: Vector
-
-
-class NodeStarts(Struct):
-    """The work placed since the last look at those that wait."""
-
-    begun: list[NodeStart] = field(default_factory=list)
-    total: Vector = field(default_factory=dict)
+    held: bool = False
+    """Quota is held for the age of the job."""
 
 
 class NodeClaim(Struct):
@@ -315,11 +297,7 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
     key = state.gang_of.pop(uid, None)
     if key is None:
         return
-    state.pods.pop(uid, None)
-    state.shapes.pop(uid, None)
-    state.placed.pop(uid, None)
-    state.rests.pop(uid, None)
-    state.reserved.pop(uid, None)
+    leave_out(uid, state.pods, state.shapes, state.placed, state.rests, state.reserved)
     state.settled(uid)
     gang = state.gangs[key]
     gang.moved_to(uid, None)
@@ -334,14 +312,8 @@ def pod_gone(state: PodGangs, uid: str, now: int) -> None:
 
 
 def _reopen(state: PodGangs, gang: PodGang) -> None:
-    if gang.waiting:
-        state.open[gang.key] = None
-    else:
-        state.open.pop(gang.key, None)
-    if gang.lacks:
-        state.broken[gang.key] = None
-    else:
-        state.broken.pop(gang.key, None)
+    mark(state.open, gang.key, gang.waiting)
+    mark(state.broken, gang.key, gang.lacks)
 
 
 def _declare(state: PodGangs, gang: PodGang) -> None:

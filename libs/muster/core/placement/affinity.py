@@ -10,14 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core.placement.matching import (
-    UNSCHEDULABLE,
-    ports_clash,
-    selects,
-    suits_node,
-    term_matches,
-    untolerated,
-)
+from muster.core.placement.matching import UNSCHEDULABLE, ports_clash, selects, suits_node, term_matches, untolerated
 from muster.core.placement.view import Ask, View
 from muster.model.places import ObstacleCode
 from muster.model.placing import PodRules, PodTerm, Spread

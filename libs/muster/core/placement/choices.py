@@ -15,12 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.core.placement.devices import PART
-from muster.core.placement.matching import (
-    asked_labels,
-    names_nodes,
-    suits_node,
-    suits_volumes,
-)
+from muster.core.placement.matching import asked_labels, names_nodes, suits_node, suits_volumes
 from muster.core.placement.mix import waste
 from muster.core.placement.needs import Bucket, NodeClass, PodNeed, Slot, need_of, refused
 from muster.core.placement.nodeledger import SHOWN

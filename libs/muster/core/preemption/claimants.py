@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import merge
 
 from muster.core.preemption import growthclaims
 from muster.core.preemption.growthclaims import Claimant, Entitled
-from muster.core.preemption.near import left_of
 from muster.core.preemption.plans import nodes_for
 from muster.core.preemption.preemptorstate import PreemptorState
-from muster.core.queueing.book import Place, Shape
+from muster.core.queueing.book import Place, RefusalSlot, Shape
 from muster.core.queueing.queueorder import share
-from muster.core.queueing.queues import Job, is_current
+from muster.core.queueing.queues import Job, Queues, is_current
 from muster.core.quota.candidates import Basis, basis
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.evictionrules import between
 from muster.core.quota.ledger.idling import rests_until
-from muster.core.quota.ledger.quotaledger import UNBOUNDED, Owing
+from muster.core.quota.ledger.quotaledger import UNBOUNDED, Ledger, Owing
 from muster.model.demand import Demand, Shortfall
-from muster.model.resources import Vector, add_into
+from muster.model.keys import root_of
+from muster.model.resources import Vector, add_into, summed, total_of
+
+_NOTHING: Mapping[str, int] = {}
 
 
 def owed(state: PreemptorState) -> Iterator[Claimant]:
@@ -55,13 +57,12 @@ def owed(state: PreemptorState) -> Iterator[Claimant]:
     owing = _entitled(state, filter(may_reclaim, _in_question(state)), may_reclaim, entitled, _may_be_owed)
     if not state.queues.ledger.pooled:
         return owing  # All guarantees are as low as each other.
-    return iter(sorted(owing, key=lambda pair: -_depth(state, pair[0])))
 
+    def depth(pair: Claimant) -> int:
+        shape, ledger = pair[0], state.queues.ledger
+        return 0 if ledger.by_shares(shape.queue) else ledger.owed_depth(shape.queue, shape.demand, ledger.leaving)
 
-def _depth(state: PreemptorState, shape: Shape) -> int:
-    """How deep the node lies that owes a shape its room; KAI queues are all alike."""
-    ledger = state.queues.ledger
-    return 0 if ledger.by_shares(shape.queue) else ledger.owed_depth(shape.queue, shape.demand, ledger.leaving)
+    return iter(sorted(owing, key=depth, reverse=True))
 
 
 def _in_question(state: PreemptorState) -> Mapping[str, None]:
@@ -257,3 +258,55 @@ def turn_of(state: PreemptorState, queue: str) -> tuple[int, int, str]:
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
     """The basis for the plan of a job; only a job with a claim needs its own basis, without this claim."""
     return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given
+
+
+# --- near a guarantee -------------------------------------------------------------------------------------------------
+
+
+def settle_near(near: dict[str, None], queues: Queues, touched: Iterable[str]) -> None:
+    """Keep the queues where a refused job may fit in the rest of the queue's own guarantee, or of its share."""
+    for queue in touched:
+        near.pop(queue, None)
+        left = left_of(queues.ledger, queue, (queue,)) if queue in queues.book.lines else None
+        if left is not None and any(slot.asks[queue][0][0] <= left(slot.resource) for slot in _refused(queues, queue)):
+            near[queue] = None
+
+
+def left_of(
+    ledger: Ledger, queue: str, paths: Collection[str], *others: Mapping[str, Mapping[str, int]]
+) -> Callable[[str], int] | None:
+    """By resource, the most a job may ask for and be owed, at a glance. None where the queue is owed nothing.
+
+    The amount is the rest of the largest guarantee among ``paths``, or of the share of the queue. ``others``: amounts
+    that count beside the use, those of leaving jobs negative.
+    """
+    names = ledger.guaranteed.get(root_of(queue), _NOTHING)
+
+    def taken(path: str) -> Mapping[str, int]:
+        parts = [part[path] for part in others if path in part]
+        used = ledger.used.get(path, _NOTHING)
+        return summed((used, *parts)) if parts else used
+
+    if ledger.by_shares(queue):
+        mine, used = ledger.fair.shares.get(queue, {}), taken(queue)
+        some = {name: divided.share.amount - used.get(name, 0) for name, divided in mine.items()}
+        return (lambda name: some.get(name, UNBOUNDED)) if some and min(some.values()) >= 0 else None
+    # At the root there is no outside to claim from.
+    inner = [path for path in chain_of(queue) if path in paths and "/" in path and path in ledger.nodes]
+    giving = [(ledger.nodes[path].owes, taken(path)) for path in inner]
+
+    def guaranteed(name: str) -> int:
+        if name not in names:
+            return UNBOUNDED
+        parts = (name, total_of(name)) if "@" in name else (name,)  # The rest of a total is for any flavor.
+        rests = [least.get(one, 0) - used.get(one, 0) for least, used in giving for one in parts]
+        return max(rests, default=-1)
+
+    return guaranteed
+
+
+def _refused(queues: Queues, queue: str) -> Iterator[RefusalSlot]:
+    """The slots with parked requests of a queue that limits may admit some day."""
+    parked = queues.book.parked
+    slots = (slot for path in chain_of(queue) if path in parked for slot in parked[path].values())
+    return (slot for slot in slots if not slot.of_min and queue in slot.asks)

@@ -14,6 +14,7 @@ from muster.core.preemption.preemptorstate import PreemptorState, RefusedGrowth
 from muster.core.queueing.book import Denial, Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota.rayclaims import asked_times, demand_of_growth
+from muster.core.stage import put
 from muster.events.base import Cause
 from muster.events.decisions import QuotaReleased, ReclaimDeferred
 from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthOption, GrowthRequested, GrowthWithdrawn
@@ -28,8 +29,9 @@ from muster.model.keys import Position
 
 def scales_itself(state: PreemptorState, uid: str, elastic: Elastic | None) -> None:
     """A cluster charged with a fixed size is granted the same size once the cluster scales."""
-    if uid in state.charged and uid not in state.granted and elastic is not None:
-        state.granted[uid] = granted_before(state.fixed.pop(uid, {}), elastic)
+    holding = state.charged.get(uid)
+    if holding is not None and holding.groups is None and elastic is not None:
+        holding.groups, holding.fixed = granted_before(holding.fixed, elastic), {}
 
 
 def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -> None:
@@ -49,10 +51,7 @@ def head_heard(state: PreemptorState, _at: Position, event: RayDemandObserved) -
     for worker in event.demand.idle:
         counts[worker.group] = counts.get(worker.group, 0) + 1
     known = event.ref.uid in state.scaling.owner_of or event.ref.uid in state.queues.workloads
-    if counts and known:
-        state.idle[event.ref.uid] = counts
-    else:
-        state.idle.pop(event.ref.uid, None)
+    put(state.idle, event.ref.uid, counts if counts and known else None)
 
 
 def _minimum(elastic: Elastic | None) -> Counts | None:
@@ -112,10 +111,10 @@ def job_of(state: PreemptorState, uid: str) -> Job | None:
     """A cluster with refused growth, as a job of its queue; None where the cluster may claim nothing."""
     growth, charge = state.growing.get(uid), state.queues.ledger.charges.get(uid)
     workload, claim = state.queues.workloads.get(uid), state.queues.ledger.claims.by_uid.get(uid)
-    leaves = uid in state.leaving or uid in state.shrinking
-    if growth is None or charge is None or workload is None or leaves or growth.cause is None:
+    holding, awaits = state.charged.get(uid), claim is not None and claim.awaits
+    if growth is None or charge is None or workload is None or uid in state.leaving or growth.cause is None:
         return None
-    if charge.over or (claim is not None and claim.awaits) or state.charged.get(uid) != growth.asked.attempt:
+    if charge.over or awaits or holding is None or holding.left is not None or holding.attempt != growth.asked.attempt:
         return None
     job = state.queues.jobs.get(uid)
     priority = job.priority if job is not None else state.queues.priority_of(workload)

@@ -1,8 +1,8 @@
 """Jobs with room in their quota and no place on the nodes: other jobs are moved or evicted for such a job.
 
 One search follows every ``gang_deferred``: in KAI queues first for moves, then between queues, then in the queue of the
-job. The preemptor proposes the victims; the gang admitter confirms the places. If quota has become short meanwhile, the
-proposal brings the job back to its queue: only queued jobs can hold a claim. Without victims that leave room, the job
+job. The preemptor proposes the victims. The gang admitter confirms the places. If quota has become short meanwhile, the
+proposal brings the job back to its queue. Only queued jobs can hold a claim. Without victims that leave room, the job
 rests until the candidates or the nodes change.
 """
 
@@ -15,7 +15,7 @@ from itertools import islice
 from msgspec import structs
 
 from muster.core.preemption import plans
-from muster.core.preemption.near import left_of
+from muster.core.preemption.claimants import left_of
 from muster.core.preemption.plans import outranked, owed, site_now, weigh, with_moves
 from muster.core.preemption.preemptorstate import HOUR_MS, PreemptorState, RetryGate, UnplacedClaimant
 from muster.core.queueing.queues import Job

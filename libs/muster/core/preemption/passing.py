@@ -11,7 +11,7 @@ below it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -39,16 +39,42 @@ class Arrival(Struct):
 
 
 class LaterStart(Struct, frozen=True):
+    """A start. ``number``: the place of the job in the order of coming."""
+
     priority: int
     number: int
     amounts: Vector
 
 
 class Starts(Struct):
-    """The starts at a node since its last look."""
+    """The starts since the last look at the jobs that wait."""
 
     begun: list[LaterStart] = field(default_factory=list)
     total: Vector = field(default_factory=dict)
+
+    def add(self, start: LaterStart, limits: Mapping[str, int]) -> bool:
+        """Whether it is time to look: an eighth of a limit has started, or ``MOST_STARTS`` jobs have."""
+        self.begun.append(start)
+        add_into(self.total, start.amounts)
+        much = any(self.total.get(name, 0) * LOOK_PART >= limit for name, limit in limits.items() if limit)
+        return much or len(self.begun) >= MOST_STARTS
+
+    def passed(self) -> Callable[[int, int], Vector]:
+        """The amounts that have passed a job, by its number and its priority."""
+        by_priority: dict[int, list[LaterStart]] = {}
+        for start in self.begun:
+            by_priority.setdefault(start.priority, []).append(start)
+        later = {priority: _from_each(begun) for priority, begun in by_priority.items()}
+
+        def of(number: int, priority: int) -> Vector:
+            found: Vector = {}
+            for other, (numbers, amounts) in later.items():
+                at = bisect_right(numbers, number)
+                if other <= priority and at < len(numbers):
+                    add_into(found, amounts[at])
+            return found
+
+        return of
 
 
 class Passing(Struct):
@@ -82,11 +108,7 @@ class Passing(Struct):
             limits = {name: limit_of(queues.ledger, path, name) for name in start.amounts}
             if not any(limits.values()):
                 continue
-            starts = self.starts.setdefault(path, Starts())
-            starts.begun.append(start)
-            add_into(starts.total, start.amounts)
-            much = any(starts.total.get(name, 0) * LOOK_PART >= limit for name, limit in limits.items() if limit)
-            if much or len(starts.begun) >= MOST_STARTS:
+            if self.starts.setdefault(path, Starts()).add(start, limits):
                 self._look(path, queues)
 
     def left(self, uid: str) -> None:
@@ -100,19 +122,14 @@ class Passing(Struct):
 
     def _look(self, path: str, queues: Queues) -> None:
         """Add the starts at a node to the amounts that have passed the jobs waiting below."""
-        by_priority: dict[int, list[LaterStart]] = {}
-        for start in self.starts.pop(path).begun:
-            by_priority.setdefault(start.priority, []).append(start)
-        later = {priority: _from_each(begun) for priority, begun in by_priority.items()}
-        newest = max(numbers[-1] for numbers, _ in later.values())
+        passed = self.starts.pop(path).passed()
         for job in _waiting_below(path, queues):
             arrival = self.arrivals.get(job.ref.uid)
-            if arrival is None or arrival.number > newest:
+            if arrival is None:
                 continue
-            for priority, (numbers, amounts) in later.items():
-                at = bisect_right(numbers, arrival.number)
-                if priority <= job.priority and at < len(numbers):
-                    add_into(arrival.passed.setdefault(path, {}), amounts[at])
+            amounts = passed(arrival.number, job.priority)
+            if amounts:
+                add_into(arrival.passed.setdefault(path, {}), amounts)
             if any(arrival.is_aged_at(path, name, asked) for name, asked in counted(job.demand).items()):
                 self.aged[job.ref.uid] = None
 

@@ -74,7 +74,8 @@ def enlist(state: PreemptorState, uid: str) -> None:
     spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
     run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
     started = state.started[uid] = Started(charge.queue, run, since, kept)
-    stays = uid not in state.leaving and uid not in state.shrinking
+    holding = state.charged.get(uid)
+    stays = uid not in state.leaving and (holding is None or holding.left is None)
     if charge.preemptible and stays and can_suspend(workload):
         insort(state.runs.setdefault(charge.queue, []), started.run)
         started.listed, started.gives = True, counted(charge.demand)
@@ -139,8 +140,7 @@ def with_moves(state: PreemptorState, job: Job, candidates: Candidates) -> Candi
         return candidates
 
     def may(uid: str) -> bool:
-        free = uid not in lately and not state.deprioritised(uid)
-        return free and state.may_evict(uid, job.queue) and may_move(state.places, uid)
+        return uid not in lately and state.may_evict(uid, job.queue) and may_move(state.places, uid)
 
     return replace(candidates, moves=may, most=state.moves)
 
@@ -165,8 +165,7 @@ def nodes_for(state: PreemptorState, job: Job) -> Site | None:
 def site_now(state: PreemptorState, job: Job) -> Site | None:
     """The nodes as a job sees them, without the nodes of pools; None where jobs are not placed."""
     layout = laid_out(state.queues.ledger.nodes, job.queue)
-    grows = (job.growth, job.demand.pods) if job.growth is not None else None
-    return site_of(state.places, job.ref.uid, layout, grows=grows)
+    return site_of(state.places, job.ref.uid, layout, job.growth, job.demand.pods)
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -234,7 +233,7 @@ def _parts(
     most = max((state.started[uid].run.priority for uid in whole), default=None)
     candidates = state.candidates(shape.queue, state.may_give_workers)
     chosen = workers(given, shape.queue, shape.demand, candidates, givers, most, below=below)
-    attempts = {uid: state.charged[uid] for uid in chosen}
+    attempts = {uid: state.charged[uid].attempt for uid in chosen}
     priorities = {uid: state.started[uid].run.priority if below is not None else None for uid in chosen}
     return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers, priorities)
 
@@ -373,7 +372,7 @@ def _proposal(
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
     """``claimant``: the job that outranks the victim, where both are in the same queue."""
     charge, workload = state.queues.ledger.charges[uid], state.job_of(uid)
-    attempt = state.charged[uid]
+    attempt = state.charged[uid].attempt
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)

@@ -1,12 +1,11 @@
 """The preemptor: proposes the running work to suspend for a job. The accountant judges a proposal before any
 suspension.
 
-At most one proposal is open at a time; any number of claims are in force. First come jobs within a guarantee and
-refused above it: the lowest guarantee first, then queues in order (priority, used/min, age), in each queue the head
-first. Next come jobs that outrank
-running jobs of the same queue, where the tree allows preemption. Next come jobs whose quota has room and for which no
-nodes are free. Last, released quota is held for a job that later work has passed too often: large jobs must not starve
-behind small ones. A Ray cluster with refused growth asks as a job does.
+At most one proposal is open at a time. Any number of claims are in force. First come jobs within a guarantee and
+refused above it. Of these the lowest guarantee is first, then queues in order (priority, used/min, age), in each queue
+the head. Next come jobs that outrank running jobs of the same queue, where the tree allows preemption. Next come jobs
+whose quota has room and for which no nodes are free. Last, released quota is held for a job that later work has passed
+too often. Large jobs must not starve behind small ones. A Ray cluster with refused growth asks as a job does.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import islice
 from typing import ClassVar
 
 from muster.core.gang import admitterfolds
-from muster.core.preemption import claimants, growthclaims, makingroom, near, plans, preemptorfolds
+from muster.core.preemption import claimants, growthclaims, makingroom, plans, preemptorfolds
 from muster.core.preemption.growthclaims import Claimant
 from muster.core.preemption.plans import underserved
 from muster.core.preemption.preemptorstate import PreemptorState
@@ -62,7 +61,7 @@ class Preemptor(Stage[PreemptorState]):
         """A proposal for the first claimant, after a deferral for every earlier claimant."""
         if not state.admitting or state.open:
             return []
-        decisions = _for_quota(state)
+        decisions = [*islice(_for_quota(state), MAX_LOOKED_AT)]
         if decisions:
             return decisions
         less = underserved(state)
@@ -91,7 +90,7 @@ class Preemptor(Stage[PreemptorState]):
         if (charged := quotaledger.recounted_used(ledger)) != ledger.used:
             violations.append(Violation("I5", f"copy says {ledger.used}, charges sum to {charged}"))
         counted: dict[str, None] = {}
-        near.settle(counted, state.queues, state.queues.book.lines)
+        claimants.settle_near(counted, state.queues, state.queues.book.lines)
         if state.near != counted:
             violations.append(Violation("I16", f"kept as near their guarantee {state.near}, and are {counted}"))
         if (outranked := state.outranked.keys()) != (
@@ -115,17 +114,11 @@ def _of_places() -> dict[type[Event], Arm]:
     return {kind: in_turn(*map(within, parts_of(arm))) for kind, arm in arms_of(*admitterfolds.SOURCES).items()}
 
 
-def _for_quota(state: PreemptorState) -> list[Decision]:
-    """The decisions for jobs owed quota and for jobs that outrank running work, at most ``MAX_LOOKED_AT``.
+def _for_quota(state: PreemptorState) -> Iterator[Decision]:
+    """The decisions for jobs owed quota and for jobs that outrank running work, up to the first proposal.
 
-    A proposal changes the state for every other plan; a deferral does not.
-    """
-    return list(islice(_looked_at(state), MAX_LOOKED_AT))
-
-
-def _looked_at(state: PreemptorState) -> Iterator[Decision]:
-    """The deferrals up to the first proposal. Claimants owed quota are looked up singly: most often the first is
-    enough.
+    A proposal changes the state for every other plan; a deferral does not. Claimants owed quota are looked up singly:
+    most often the first is enough.
     """
     outranking, entitled = claimants.outranking(state), claimants.owed(state)
     owed = [*entitled] if outranking else [*islice(entitled, 1)]

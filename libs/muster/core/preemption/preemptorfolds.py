@@ -6,7 +6,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from muster.core.preemption import growthclaims, makingroom, near
+from muster.core.preemption import claimants, growthclaims, makingroom
 from muster.core.preemption.growthclaims import scales_itself
 from muster.core.preemption.plans import enlist, weigh
 from muster.core.preemption.preemptorstate import (
@@ -14,6 +14,7 @@ from muster.core.preemption.preemptorstate import (
     MAX_REMEMBERED,
     MIN_PAUSE_MS,
     NEVER,
+    Holding,
     PreemptorState,
     RetryGate,
 )
@@ -22,6 +23,7 @@ from muster.core.quota.accounting.suspending import stays_ms
 from muster.core.quota.claims import is_down
 from muster.core.quota.ledger.standalone import as_job
 from muster.core.quota.service import gpu_time
+from muster.core.stage import leave_out
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays, rests_on_nodes
 from muster.events.decisions import (
@@ -97,7 +99,7 @@ def stirred(state: PreemptorState) -> None:
     """Look again at the queues touched by a commit."""
     for queue in state.queues.book.stirred:
         weigh(state, queue)
-    near.settle(state.near, state.queues, state.queues.book.stirred)
+    claimants.settle_near(state.near, state.queues, state.queues.book.stirred)
     state.queues.book.stirred.clear()
 
 
@@ -118,8 +120,7 @@ def pod_gone(state: PreemptorState, _at: Position, event: PodGone) -> None:
 def _no_lone_pod(state: PreemptorState, uid: str) -> None:
     if state.lone.pop(uid, None) is not None:
         changed(state, uid)
-        for table in (state.evictions, state.stays, state.failed):
-            table.pop(uid, None)
+        leave_out(uid, state.evictions, state.stays, state.failed)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
@@ -128,9 +129,7 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
     if event.ref.uid not in state.queues.workloads:
-        state.idle.pop(event.ref.uid, None)
-        state.evictions.pop(event.ref.uid, None)
-        state.sight.found.pop(event.ref.uid, None)
+        leave_out(event.ref.uid, state.idle, state.evictions, state.sight.found)
         state.passing.left(event.ref.uid)
         state.service.forget(event.ref.uid)
         state.stays.pop(event.ref.uid, None)
@@ -141,18 +140,11 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     uid = event.ref.uid
     if isinstance(event, WorkloadAdopted):
         state.sight.adopted(event)
-    state.charged[uid] = event.attempt
-    state.gates.pop(uid, None)
-    state.stays.pop(uid, None)
-    state.failed.pop(uid, None)
-    state.shrinking.pop(uid, None)
-    workload = state.queues.workloads.get(uid)
-    state.granted.pop(uid, None)
-    if workload is not None and (groups := state.scaling.granted(workload)):
-        state.granted[uid] = groups
-    state.fixed.pop(uid, None)
-    if workload is not None and (fixed := workload.fixed_pods):
-        state.fixed[uid] = fixed
+    leave_out(uid, state.gates, state.stays, state.failed)
+    holding, workload = Holding(event.attempt), state.queues.workloads.get(uid)
+    if workload is not None:
+        holding.groups, holding.fixed = state.scaling.granted(workload) or None, workload.fixed_pods
+    state.charged[uid] = holding
     changed(state, uid)
     _graces_over(state)
     state.supply += 1
@@ -226,14 +218,14 @@ def charge_changed(
 ) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
+    holding = state.charged.get(event.ref.uid)
     if isinstance(event, ChargeChanged):
-        if event.fixed and event.ref.uid in state.fixed:
-            state.fixed[event.ref.uid] = dict(event.fixed)
-    elif event.ref.uid in state.charged:
-        uid = event.ref.uid
-        state.granted[uid] = dict(event.groups)
-        if uid in state.shrinking and is_down(event.groups, state.shrinking[uid]):
-            del state.shrinking[uid]
+        if holding is not None and holding.fixed and event.fixed:
+            holding.fixed = event.fixed
+    elif holding is not None:
+        holding.groups = event.groups
+        if holding.left is not None and is_down(event.groups, holding.left):
+            holding.left = None
     changed(state, event.ref.uid)
 
 
@@ -247,10 +239,6 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
         state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
     if started is not None and after_release(event.reason) != "moved":
         state.passing.left(event.ref.uid)
-    state.shrinking.pop(event.ref.uid, None)
-    state.granted.pop(event.ref.uid, None)
-    state.fixed.pop(event.ref.uid, None)
-    state.kept.pop(event.ref.uid, None)
     if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
@@ -387,8 +375,9 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
                 state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)
     for part in event.partial:
-        if part.ref.uid in state.granted:
-            state.shrinking[part.ref.uid] = dict(part.left)
+        holding = state.charged.get(part.ref.uid)
+        if holding is not None and holding.groups is not None:
+            holding.left = part.left
             changed(state, part.ref.uid)
 
 
@@ -400,10 +389,11 @@ def workers_kept(state: PreemptorState, at: Position, event: WorkersKept) -> Non
     """The cluster releases no workers; after a while the cluster may be suspended as a whole. Workers that the cluster
     was about to release unasked may be taken again.
     """
+    holding = state.charged.get(event.ref.uid)
     if event.unasked:
         state.supply += 1
-    elif state.shrinking.pop(event.ref.uid, None) is not None:
-        state.kept[event.ref.uid] = at.at + KEPT_MS
+    elif holding is not None and holding.left is not None:
+        holding.left, holding.kept_until = None, at.at + KEPT_MS
         changed(state, event.ref.uid)
         state.supply += 1
 

@@ -136,12 +136,6 @@ MAX_REMEMBERED = 16
 
 HOUR_MS = 3_600_000
 
-EVICTIONS_AN_HOUR = 5
-"""A workload with this many evictions within an hour goes last."""
-
-EVICTIONS_IN_ALL = 8
-"""A workload with this many evictions goes last from then on."""
-
 _NO_SLOTS: Mapping[str, RefusalSlot] = {}
 
 NEVER = -1
@@ -173,6 +167,21 @@ class Started(Struct):
     listed: bool = False
     gives: Vector = field(default_factory=dict)
     """The amounts released by an eviction, while the run is listed."""
+
+
+class Holding(Struct):
+    """What a charged workload has. A Ray cluster may release workers."""
+
+    attempt: int
+    """The attempt of the charge; the workload may wait under a newer attempt."""
+    groups: Counts | None = None
+    """Replicas granted to the groups of a cluster with autoscaling."""
+    fixed: Counts = {}
+    """Pods by worker group, for a cluster charged with a fixed size."""
+    left: Counts | None = None
+    """The workers left to its groups by an order to release the others."""
+    kept_until: int = 0
+    """Log time (ms) until which no workers are asked for: the cluster could not release any."""
 
 
 class UnplacedClaimant(Struct):
@@ -232,16 +241,8 @@ class PreemptorState(StageState):
     scaling: RunningClusters = field(default_factory=RunningClusters)
     idle: dict[str, Counts] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: idle pods}, as last reported by the head"""
-    granted: dict[str, Counts] = field(default_factory=dict)
-    """uid of a charged Ray cluster with autoscaling -> replicas granted to its groups"""
-    fixed: dict[str, Counts] = field(default_factory=dict)
-    """uid of a Ray cluster charged with a fixed size -> its pods by worker group"""
-    shrinking: dict[str, Counts] = field(default_factory=dict)
-    """uid of a cluster ordered to release workers -> the workers left to its groups"""
-    kept: dict[str, int] = field(default_factory=dict)
-    """uid of a cluster that could not release workers -> log time (ms) until which no workers are asked for"""
-    charged: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload -> the attempt of the charge; the workload may wait under a newer attempt"""
+    charged: dict[str, Holding] = field(default_factory=dict)
+    """By uid of the workload."""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of workloads ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
@@ -417,7 +418,7 @@ class PreemptorState(StageState):
         jobs may leave, in place of ``may_evict``.
         """
         may = may or partial(self.may_evict, queue=queue)
-        return Candidates(self.runs, may, self.deprioritised, self.now, self.alike, self.ending)
+        return Candidates(self.runs, may, self.now, self.alike, self.ending)
 
     def ending(self, among: Callable[[str], bool]) -> Iterator[str]:
         """The chosen jobs that will probably be left to end; a look at every job is not needed."""
@@ -432,26 +433,18 @@ class PreemptorState(StageState):
     def spares(self) -> dict[str, list[Spare]]:
         """{uid: workers to spare} of the Ray clusters granted more than their minimum."""
         by_uid = {}
-        for uid, groups in self.granted.items():
+        for uid, holding in self.charged.items():
+            if holding.groups is None or holding.kept_until > self.now:
+                continue
             charge = self.queues.ledger.charges.get(uid)
             tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
             workload = self.queues.workloads.get(uid)
             elastic = self.scaling.of(workload) if workload is not None else None
             idle = self.idle.get(self.scaling.runs_through(workload)) if workload is not None else None
-            spares = spare_of(elastic, groups, tree, charge.flavors if charge is not None else {}, idle)
-            if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
+            spares = spare_of(elastic, holding.groups, tree, charge.flavors if charge is not None else {}, idle)
+            if charge is not None and spares:
                 by_uid[uid] = spares
         return by_uid
-
-    def deprioritised(self, uid: str) -> bool:
-        """Whether a workload has reached the limit of evictions, in the last hour or in all.
-
-        Evictions for service count only in the last hour. For a run with a checkpoint only the limit in all counts.
-        """
-        started = self.started.get(uid)
-        saved = started is not None and started.kept > started.since
-        lately = 0 if saved else sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
-        return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
     def suffered(self, uid: str) -> int:
         """The number of evictions of a workload for owed quota or for priority."""
@@ -474,7 +467,7 @@ class PreemptorState(StageState):
         claims, jobs, comes, last = self.queues.ledger.claims, self.queues.jobs, None, None
         for place in shape.waiting:
             uid = place.uid
-            if uid not in claims.by_uid or (uid in claims.aged and uid in claims.calm):
+            if uid not in claims.by_uid or (uid in claims.aged and not claims.by_uid[uid].victims):
                 return last or jobs[uid]
             if uid not in claims.aged:
                 comes = self._comes(claims.by_uid[uid]) if comes is None else comes  # As for all similar jobs.

@@ -2,9 +2,9 @@
 
 The rules are those of the sorter and the ledger, simplified. The best queue goes first (priority, then the order of its
 tree; KAI queues are ordered like other queues), in the queue its best job. Every job that fits passes a job that does
-not. A released amount wakes the jobs parked on the amount. No job passes a claimant at the nodes of its claim. Later
-jobs, later claims, evictions and nodes are left out: calibration learns their effect. All numbers are integers; equal
-queues have equal times, in any order of their entries.
+not. A released amount wakes the jobs parked on the amount. Later jobs, evictions and nodes are left out: calibration
+learns their effect. In the place of later jobs no job passes a head that has waited for ``WAITS_MS``, at the node of
+its refusal. All numbers are integers; equal queues have equal times, in any order of their entries.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from muster.model.demand import Demand
 
 LEAVING_MS = 30_000
 """The time until the release of quota, for an ended or evicted job."""
+WAITS_MS = 600_000
 MAX_STARTS = 50_000
 """The most jobs started in a projection: jobs behind these have no time."""
 
@@ -91,6 +92,10 @@ class Projection:
         """slot -> key of the line with a head that no job passes there"""
         self._behind: dict[Slot, dict[str, None]] = {}
         """slot -> keys of the lines that wait for the start of this head"""
+        self._aging: list[tuple[int, str, str]] = []
+        """(time at which a parked head will have waited for ``WAITS_MS``, uid of the head, its line)"""
+        self._resting: dict[str, Slot] = {}
+        """key of a parked line -> where"""
         self._known: dict[tuple[str, str, str], int | None] = {}
         self._lines: dict[str, _Line] = {}
         self._queues: dict[str, _Queue] = {}
@@ -180,8 +185,19 @@ class Projection:
             if not self._ends or len(self.found) >= most:
                 return
             now = max(now, self._ends[0][0])
+            self._age(now)
             while self._ends and self._ends[0][0] <= now:
                 self._release(turns)
+
+    def _age(self, now: int) -> None:
+        """Parked heads past ``WAITS_MS`` hold their slots, the highest priority first."""
+        aged: list[tuple[Place, str]] = []
+        while self._aging and self._aging[0][0] <= now:
+            _, uid, key = heappop(self._aging)
+            if key in self._resting and self._lines[key].head.uid == uid:
+                aged.append((self._lines[key].head, key))
+        for _, key in sorted(aged):
+            self._holders.setdefault(self._resting[key], key)
 
     def _order(self, queue: _Queue) -> Turn:
         """The sort key of a queue: as in the sorter, with KAI queues ordered like other queues."""
@@ -251,6 +267,13 @@ class Projection:
             return
         slot, asked = lacking
         heappush(self._parked.setdefault(slot, []), (asked, key))
+        self._resting[key] = slot
+        uid = self._lines[key].head.uid
+        at = self._state.jobs[uid].queued_at + WAITS_MS - self._now
+        if at <= now:
+            self._holders.setdefault(slot, key)
+        else:
+            heappush(self._aging, (at, uid, key))
 
     def _start(self, turns: list[_Turn], queue: _Queue, key: str, now: int, *, owed: bool) -> None:
         line = self._lines[key]
@@ -313,6 +336,7 @@ class Projection:
                 woken = []
                 while parked and parked[0][0] <= self._room[slot]:
                     woken.append(heappop(parked)[1])
+                    del self._resting[woken[-1]]
                 self._wake(turns, woken)
         if own is not None and own.heads and not own.blocked:
             self._turn(turns, own)  # The queue uses less now, so its turn may be earlier.

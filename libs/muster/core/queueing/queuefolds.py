@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, back_to, is_current, job_from, withdraw
-from muster.core.quota.ledger.books import ask_of, charge_of, claim_of, claimant_of
+from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.trees.rules import union
-from muster.core.stage import Arm, folds_in
+from muster.core.stage import Arm, folds_in, leave_out, mark, put
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
@@ -64,10 +64,7 @@ from muster.model.quota import flavors_text
 
 def class_observed(queues: Queues, at: Position, event: PriorityClassObserved) -> Iterable[str]:
     queues.priority_classes[event.ref.name] = event.value
-    if event.is_default:
-        queues.default_classes[event.ref.name] = None
-    else:
-        queues.default_classes.pop(event.ref.name, None)
+    mark(queues.default_classes, event.ref.name, event.is_default)
     return queues.workloads
 
 
@@ -98,16 +95,12 @@ def _queue_says(queues: Queues, path: str) -> None:
     queues.book.stirred[path] = None
     objects = [event for event in queues.queue_specs.values() if event.path == path]
     if not objects:
-        for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):
-            told.pop(path, None)
+        leave_out(path, queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses)
         return
     event = min(objects, key=lambda queue: (queue.ref.name, queue.ref.uid))
     queues.queue_priorities[path] = event.priority
     queues.policies[path] = event.policy
-    if event.backoff_ms:
-        queues.backoffs[path] = (event.backoff_ms[0], event.backoff_ms[-1])
-    else:
-        queues.backoffs.pop(path, None)
+    put(queues.backoffs, path, (event.backoff_ms[0], event.backoff_ms[-1]) if event.backoff_ms else None)
     pausing = min(
         (queue for queue in objects if queue.paused), key=lambda queue: (queue.ref.name, queue.ref.uid), default=event
     )
@@ -174,17 +167,10 @@ def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterabl
 
 def forget(queues: Queues, uid: str) -> Iterable[str]:
     """The request of the workload is unknown from now on."""
-    queues.workloads.pop(uid, None)
-    queues.refusals.pop(uid, None)
-    queues.failures.pop(uid, None)
-    queues.not_before.pop(uid, None)
-    queues.unplaced.pop(uid, None)
-    queues.passed.pop(uid, None)
-    queues.flavor_waits.pop(uid, None)
+    leave_out(uid, queues.workloads, queues.refusals, queues.failures, queues.not_before)
+    leave_out(uid, queues.unplaced, queues.passed, queues.flavor_waits)
     queues.ledger.unpark(uid)
-    queues.stale.pop(uid, None)
-    queues.unit_priorities.pop(uid, None)
-    queues.unit_wishes.pop(uid, None)
+    leave_out(uid, queues.stale, queues.unit_priorities, queues.unit_wishes)
     return (uid,)
 
 
@@ -355,9 +341,7 @@ def preemption_proposed(queues: Queues, _at: Position, event: PreemptionProposed
 
 def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
     """The job has its places: where no job passes the head, later jobs may be tried."""
-    queues.reserved.pop(event.ref.uid, None)
-    queues.passed.pop(event.ref.uid, None)
-    queues.flavor_waits.pop(event.ref.uid, None)
+    leave_out(event.ref.uid, queues.reserved, queues.passed, queues.flavor_waits)
     return ()
 
 
@@ -380,35 +364,19 @@ def charge_changed(
     return ()
 
 
-def claim_opened(queues: Queues, at: Position, event: ClaimOpened) -> Iterable[str]:
-    queues.ledger.open_claim(claim_of(event, at.at))
-    return ()
-
-
-def eviction_ordered(queues: Queues, at: Position, event: EvictionOrdered) -> Iterable[str]:
-    queues.ledger.ordered(event, at.at)
-    return ()
-
-
-def victim_stays(queues: Queues, at: Position, event: VictimStays) -> Iterable[str]:
-    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def effect_failed(queues: Queues, at: Position, event: EffectFailed) -> Iterable[str]:
-    if event.action == "suspend":
+def claims_changed(
+    queues: Queues,
+    at: Position,
+    event: ClaimOpened | EvictionOrdered | VictimStays | EffectFailed | WorkersKept | ClaimEnded,
+) -> Iterable[str]:
+    if isinstance(event, ClaimOpened | EvictionOrdered):
+        queues.ledger.ordered(event, at.at)
+    elif isinstance(event, ClaimEnded):
+        queues.ledger.end_claim(event.ref.uid)
+    elif not (isinstance(event, EffectFailed) and event.action != "suspend") and not (
+        isinstance(event, WorkersKept) and event.unasked
+    ):
         queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[str]:
-    if not event.unasked:
-        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    return ()
-
-
-def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.ledger.end_claim(event.ref.uid)
     return ()
 
 
@@ -425,10 +393,7 @@ def effect_applied(queues: Queues, at: Position, event: EffectApplied) -> Iterab
 def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]:
     uid = event.ref.uid
     old = queues.jobs.get(uid)
-    queues.refusals.pop(uid, None)
-    queues.not_before.pop(uid, None)
-    queues.unplaced.pop(uid, None)
-    queues.stale.pop(uid, None)
+    leave_out(uid, queues.refusals, queues.not_before, queues.unplaced, queues.stale)
     back_to(queues, uid, event.flavors)
     queues.flavor_waits.pop(uid, None)
     if event.flavor_until:

@@ -18,7 +18,7 @@ from muster.core.queueing.queueorder import Lineup
 from muster.core.queueing.sorterstate import SorterState
 from muster.core.queueing.standing import change_of, give_way, standings
 from muster.core.quota.ledger import quotaledger
-from muster.core.stage import MAX_DECISIONS, NEWEST, Arm, Stage, Violation, first
+from muster.core.stage import MAX_DECISIONS, NEWEST, Arm, Stage, Violation, first, mark
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,
@@ -105,10 +105,7 @@ def _recheck(state: SorterState, uid: str, at: Position | None) -> None:
         state.causes.pop(uid, None)
     elif at is not None or uid not in state.causes:
         state.causes[uid] = Cause(at.seq, at.item) if at is not None else Cause(state.seq, 0)
-    if known and change_of(state, uid) is not None:
-        state.due[uid] = None
-    else:
-        state.due.pop(uid, None)
+    mark(state.due, uid, known and change_of(state, uid) is not None)
 
 
 # --- sorter -----------------------------------------------------------------------------------------------------------

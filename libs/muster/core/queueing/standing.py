@@ -408,8 +408,8 @@ def _moves(state: SorterState, uid: str) -> bool:
     """Whether the workload moves to other nodes under its last attempt. Such a job is queued with its charge, reserved
     again for the new attempt.
     """
-    attempt = state.queues.ledger.claims.moving.get(uid)
-    return attempt is not None and attempt >= state.queues.ledger.attempts.get(uid, 0)
+    leaver = state.queues.ledger.claims.going.get(uid)
+    return leaver is not None and leaver.moves and leaver.attempt >= state.queues.ledger.attempts.get(uid, 0)
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:

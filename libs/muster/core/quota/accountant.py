@@ -10,26 +10,25 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 
 from muster.core.objects.meta import quota_name
 from muster.core.quota import claiming
 from muster.core.quota.accountantstate import AccountantState, Proposal, adopting_leaf, adoption_reason, home_of
-from muster.core.quota.accounting import accountantfolds, claimfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting import accountantfolds, growth, podasks, sharing, suspending
+from muster.core.quota.accounting.owedwait import OwedWait
 from muster.core.quota.accounting.rechecks import charge_due, on_nodes, usage_changed
-from muster.core.quota.candidates import basis
-from muster.core.quota.demand import Scratch, chain_of, demand_of
+from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.endings import release_reason
 from muster.core.quota.ledger import idling, quotaledger, standalone
 from muster.core.quota.ledger.books import claimant_of
-from muster.core.quota.ledger.quotaledger import Ledger, still_waits
+from muster.core.quota.ledger.quotaledger import still_waits
 from muster.core.quota.trees import forest
 from muster.core.stage import NEWEST, Arm, Stage, Violation, arms_of, first, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
-    Candidate,
     EvictionOrdered,
     PodsAwaited,
     QuotaDenied,
@@ -43,60 +42,7 @@ from muster.events.decisions import (
 from muster.events.elastic import GrowthWithdrawn
 from muster.events.envelope import MAX_EVENTS
 from muster.events.facts import NodeObserved
-from muster.model.demand import Demand, Shortfall
-from muster.model.keys import Ref
 from muster.model.resources import beyond
-
-
-class OwedWait(Struct):
-    """The jobs of one round that a node of the tree owes room, and that have none yet. No job that is owed less takes
-    this room.
-    """
-
-    kept: dict[str, tuple[int, Ref, Scratch]] = field(default_factory=dict)
-    """uid -> (depth of the node that owes, the job, the job's amounts); the lowest node comes first"""
-
-    def note(self, ledger: Ledger, job: Ref, queue: str, demand: Demand) -> None:
-        """Note a job, or the growth of a Ray cluster, if its claim may bring the room."""
-        reclaims = not ledger.by_shares(queue) and ledger.rules_of(queue).reclaim != "disabled"
-        level = basis(ledger, job.uid).owed_at(queue, demand) if reclaims else ""
-        if level:
-            amounts = Scratch()
-            amounts.add(queue, demand)
-            self.kept[job.uid] = len(chain_of(level)), job, amounts
-
-    def takes(self, ledger: Ledger, job: Candidate, scratch: Scratch) -> bool:
-        """Whether a job fits, and takes room of a job that is owed more."""
-        if ledger.claims.served_by(job.ref.uid, job.queue, job.demand) is not None:
-            return False
-        depth = ledger.owed_depth(job.queue, job.demand, scratch)
-        return (
-            ledger.shortfall(job.queue, job.demand, scratch) is None
-            and self.shortfall(ledger, job, depth, scratch) is not None
-        )
-
-    def shortfall(self, ledger: Ledger, job: Candidate, depth: int, scratch: Scratch) -> Shortfall | None:
-        """The shortfall of a job that fits otherwise; ``depth``: of the node that owes the job its room, 0: none."""
-        for deeper, owed, amounts in self.kept.values():
-            beside = deeper > depth and owed.uid != job.ref.uid
-            short = ledger.shortfall(job.queue, job.demand, scratch, amounts) if beside else None
-            if short is not None:
-                held = amounts.extra.get(short.path, {}).get(short.resource, 0)
-                return structs.replace(short, used=short.used - held, held=short.held + held, claimant=owed.key)
-        return None
-
-
-def _owed_first(state: AccountantState) -> list[Proposal]:
-    """The proposals in the order of their answers: a queue with a job that is owed at a lower node goes before others.
-    The jobs of a queue keep their order.
-    """
-    depths: dict[str, int] = {}
-    proposals = [proposal for uid, proposal in state.proposals.items() if uid not in state.due_adoption]
-    for proposal in proposals:
-        queue, demand = proposal.candidate.queue, proposal.candidate.demand
-        depth = 0 if state.ledger.by_shares(queue) else state.ledger.owed_depth(queue, demand)
-        depths[queue] = max(depth, depths.get(queue, 0))
-    return sorted(proposals, key=lambda proposal: -depths[proposal.candidate.queue])
 
 
 class QuotaAccountant(Stage[AccountantState]):
@@ -107,7 +53,7 @@ class QuotaAccountant(Stage[AccountantState]):
     newest_ruleset: ClassVar[int] = NEWEST
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        trees, own = forest.arms(), arms_of(accountantfolds, claimfolds, growth, podasks, sharing)
+        trees, own = forest.arms(), arms_of(accountantfolds, claiming, growth, podasks, sharing)
         return {**trees, **own, NodeObserved: in_turn(trees[NodeObserved], own[NodeObserved])}
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -168,7 +114,8 @@ class QuotaAccountant(Stage[AccountantState]):
         for decision in decisions:
             yield decision
             if isinstance(decision, QuotaReleased | ChargeChanged | QuotaMoved | GrowthWithdrawn):
-                awaited = awaited or decision.ref.uid in claims.leaving or decision.ref.uid in claims.cuts
+                leaver = claims.going.get(decision.ref.uid)
+                awaited = awaited or (leaver is not None and not leaver.moves)
         return awaited
 
     @staticmethod
@@ -247,28 +194,33 @@ class QuotaAccountant(Stage[AccountantState]):
             )
 
     def _answers(self, state: AccountantState, scratch: Scratch, asked: Sequence[growth.Asked]) -> Iterator[Decision]:
-        """The answer to each proposal, up to the first proposal with a claim: owed jobs first, see ``_owed_first``.
+        """The answer to each proposal, up to the first proposal with a claim.
 
-        A refused job that is owed its room keeps this room from all jobs of the commit that are owed less, whatever the
-        order of the answers: its claim comes with the next proposal of the preemptor, and would evict what starts there
-        now. Growth that is owed its room and answered in this commit keeps it likewise. While a proposal for the job is
-        tried on the nodes, the others wait for their answer.
+        A job gets no answer while it would take room of another that could have it evicted (``OwedWait``): a job that
+        is answered later in this commit, was refused in this commit, or has a plan that is tried on the nodes: its
+        claim comes with the next proposal of the preemptor. Growth that is owed its room and answered in this commit
+        keeps it likewise.
         """
-        waits, tried = OwedWait(), OwedWait()
-        for plan in state.plans.values():
-            if plan.proposed.kind == "guarantee":
-                tried.note(state.ledger, plan.proposed.ref, plan.proposed.queue, plan.proposed.demand)
-        for ref, queue, demand in growth.owed(state, asked) if state.proposals else ():
-            waits.note(state.ledger, ref, queue, demand)
-        for job in (proposal.candidate for proposal in state.proposals.values()):
-            short = state.ledger.shortfall(job.queue, job.demand, scratch, now=state.now, uid=job.ref.uid)
-            if short is not None and not short.hopeless:
-                waits.note(state.ledger, job.ref, job.queue, job.demand)
-        for proposal in _owed_first(state):
-            if tried.kept and tried.takes(state.ledger, proposal.candidate, scratch):
-                continue
-            if (yield from self._noted(state, [self._answer(state, proposal, scratch, waits)])):
+        asking = [proposal for uid, proposal in state.proposals.items() if uid not in state.due_adoption]
+        waits = OwedWait(state)
+        for proposed in (plan.proposed for plan in state.plans.values() if asking):
+            if proposed.kind in ("guarantee", "priority"):
+                waits.note(proposed.ref, proposed.queue, proposed.demand)
+        for ref, queue, demand in growth.owed(state, asked) if asking else ():
+            if state.growths[ref.uid].denied is None or not state.ledger.shortfall(queue, demand, scratch):
+                waits.note(ref, queue, demand)
+        for candidate in (proposal.candidate for proposal in asking):
+            waits.note(candidate.ref, candidate.queue, candidate.demand, asks=True)
+        while asking:
+            later = list[Proposal]()
+            for proposal in asking:
+                if waits.takes(proposal.candidate, scratch):
+                    later.append(proposal)
+                elif (yield from self._noted(state, [self._answer(state, proposal, scratch, waits)])):
+                    return
+            if len(later) == len(asking) and not waits.drop_asking():
                 return
+            asking = later
 
     @staticmethod
     def _moves(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
@@ -291,6 +243,7 @@ class QuotaAccountant(Stage[AccountantState]):
     def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch, waits: OwedWait) -> Decision:
         candidate, cause = proposal.candidate, proposal.cause
         uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), candidate.demand
+        waits.kept.pop(uid, None)
         if (
             workload is None
             or not still_waits(state.ledger, workload, candidate.queue, demand)
@@ -302,19 +255,16 @@ class QuotaAccountant(Stage[AccountantState]):
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
         served = state.ledger.claims.served_by(uid, candidate.queue, demand)
-        depth = state.ledger.owed_depth(candidate.queue, demand, scratch)
         short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now, uid=uid)
-        if short is not None:
-            if not short.hopeless:
-                waits.note(state.ledger, candidate.ref, candidate.queue, demand)
-        elif served is None:
-            short = waits.shortfall(state.ledger, candidate, depth, scratch)
         if short is None:
             passed = claiming.claim_passed(state.ledger, candidate.queue, demand, scratch, state.now)
+            owed = state.ledger.owed(candidate.queue, demand, scratch)
             scratch.add(candidate.queue, demand)
             return claiming.reservation_of_move(
-                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=depth > 0
+                state, cause, workload, candidate.attempt, candidate.queue, demand, passed, served, owed=owed
             )
+        if not short.hopeless:
+            waits.note(candidate.ref, candidate.queue, demand)
         return QuotaDenied(
             cause=cause,
             ref=candidate.ref,

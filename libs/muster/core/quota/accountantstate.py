@@ -12,6 +12,7 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
+from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.quota.division.decay import Lately
@@ -20,13 +21,11 @@ from muster.core.quota.ledger.kaitimes import Members
 from muster.core.quota.ledger.quotaledger import Ledger, leaf_of
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.ledger.standalone import PodsOpen, StandalonePod
-from muster.core.quota.service import Service
 from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.claims import PlanTried
-from muster.events.decisions import Candidate, PreemptionProposed
+from muster.events.decisions import Candidate
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import ChildObserved
@@ -157,15 +156,6 @@ class Proposal(Struct):
     cause: Cause
 
 
-class Plan(Struct):
-    """An unanswered proposal to suspend others for a claimant."""
-
-    proposed: PreemptionProposed
-    cause: Cause
-    tried: PlanTried | None = None
-    """Whether the claimant was found to fit on the nodes, if known."""
-
-
 class OpenGrowth(Struct):
     """A request of a Ray cluster that scales itself for more than its grant."""
 
@@ -257,8 +247,6 @@ class AccountantState(StageState):
     """uid of a Queue object with a pause -> (quota path, paused actions)"""
     evictions: dict[str, int] = field(default_factory=dict)
     """workload uid -> number of suspensions for other workloads"""
-    service: Service = field(default_factory=Service)
-    """The attained service of workloads, and the number of evictions for service."""
     priorities: dict[str, int] = field(default_factory=dict)
     """workload uid -> priority in its last queueing"""
     due_release: dict[str, None] = field(default_factory=dict)
@@ -350,11 +338,6 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
         and state.ledger.charges[uid].preemptible
         and "evictions" not in state.resting(entry.queue)
     )
-
-
-def kept_ms(state: AccountantState, workload: Workload, entry: Entry) -> int:
-    """The kept work of this run, ms: from the start to the last noted checkpoint."""
-    return max(min(workload.checkpointed_at, state.now) - entry.since, 0) if entry.since else 0
 
 
 def can_suspend(workload: Workload) -> bool:

@@ -90,8 +90,6 @@ class Candidates(Struct):
     """leaf -> running work in the order of eviction"""
     may: Callable[[str], bool] = lambda _: True
     """Whether a workload may be suspended now."""
-    deprioritised: Callable[[str], bool] = lambda _: False
-    """Whether a workload is evicted after all other workloads of its priority."""
     now: int = 0
     """Log time, ms."""
     alike: Alike | None = None
@@ -229,8 +227,7 @@ class Search(Struct):
 
     def copied(self) -> Search:
         """An independent copy of this search."""
-        extra, firm = ({path: dict(vector) for path, vector in of.items()} for of in (self.gone.extra, self.gone.firm))
-        return replace(self, chosen=list(self.chosen), gone=Scratch(extra, firm), moving={**self.moving})
+        return replace(self, chosen=list(self.chosen), gone=self.gone.copied(), moving={**self.moving})
 
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
@@ -328,8 +325,7 @@ class Search(Struct):
 
 def search(given: Basis, queue: str, demand: Demand, *, places: bool = False) -> Search:
     """An empty search for a claimant. ``places``: victims may also be chosen for places on nodes."""
-    gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    begun = Search(given, queue, demand, [], gone, frozenset(), places=places)
+    begun = Search(given, queue, demand, [], Scratch(given.leaving.copied().extra), frozenset(), places=places)
     begun.names = frozenset(short.resource for short in begun.refusals())
     if places and not begun.names:
         begun.names = frozenset(demand.request)

@@ -1,4 +1,4 @@
-"""The accountant's answers to proposals to reclaim, and the end of claims.
+"""Plans, orders and claims in the accountant: their folds, its answers to plans, and the end of claims.
 
 A plan is judged as if every earlier claim were served and its victims gone. Three conditions: the claimant would be
 admitted then; the victims leave for no other claim; the rules of reclaim or of priority allow the victims. An age claim
@@ -17,34 +17,92 @@ other suspension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import structs
 from msgspec.structs import replace
 
+from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.quota import rayclaims
-from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable, kept_ms
+from muster.core.quota.accountantstate import AccountantState, Entry, evictable
+from muster.core.quota.accounting import growth
+from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.candidates import Objection, basis, search
-from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
+from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted, demand_of, laid_out
-from muster.core.quota.endings import comes_back
+from muster.core.quota.endings import comes_back, is_lost, overdue_at, unjustified, why_over
 from muster.core.quota.evictionrules import OfService, giving_objection, rules
 from muster.core.quota.ledger.books import claim_of
 from muster.core.quota.ledger.idling import spent_at
 from muster.core.quota.ledger.kaitimes import protected_ms
-from muster.core.quota.ledger.quotaledger import Ledger, leaf_of, shares_with, waits
+from muster.core.quota.ledger.quotaledger import Ledger, shares_with, waits
 from muster.core.stage import Violation
 from muster.events.base import Cause, Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, StayReason, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, StayReason, VictimStays
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
+from muster.events.system import PlacementChosen
 from muster.model.demand import Demand, Shortfall
-from muster.model.places import Move
-from muster.model.resources import total_of
+from muster.model.keys import Position
 from muster.model.victims import Victim
 from muster.model.workload import Workload
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
+    if not event.withheld:
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
+
+
+def placement_chosen(state: AccountantState, at: Position, event: PlacementChosen) -> None:
+    state.places = event.strategy is not None
+    state.forest.placed(state.places, Cause(at.seq, at.item))
+    state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
+
+
+def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None and plan.proposed.attempt == event.attempt:
+        plan.tried = event
+
+
+def ordered(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.ordered(event, at.at)
+    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+    if isinstance(event, ClaimOpened):
+        return
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            preempts = victim.priority is not None or event.kind == "service"
+            entry.leaving = "moved" if victim.moves else "preempted" if preempts else "evicted"
+            entry.suspended_rv, entry.ends_by = 0, victim.ends_by
+            recheck(state, victim.ref.uid)
+    growth.parts_ordered(state, event)
+
+
+def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None and event.reason == "not_ended":
+        entry.leaving, entry.ends_by = "", 0
+    recheck(state, event.ref.uid)
+
+
+def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
+    ended = state.ledger.end_claim(event.ref.uid)
+    state.claim_causes.pop(event.ref.uid, None)
+    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
+        recheck(state, uid)
+
 
 # --- backfill ---------------------------------------------------------------------------------------------------------
 
@@ -110,22 +168,6 @@ def claim_passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, n
 # --- moving -----------------------------------------------------------------------------------------------------------
 
 
-def moving_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Why the moving victims of a proposal may not move for the claimant; empty when allowed.
-
-    In quota trees jobs move only for a claimant with owed quota, beside evicted jobs.
-    """
-    alone, given = proposed.kind == "move", basis(state.ledger, proposed.ref.uid)
-    if alone and given.refusal(proposed.queue, proposed.demand) is not None:
-        return "not_enough"
-    for victim in proposed.victims:
-        entry = state.entries[victim.ref.uid]
-        free = not alone or state.ledger.by_shares(entry.queue)
-        if victim.moves and (not free or entry.short_since):
-            return "victim_protected"
-    return ""
-
-
 def handed_on(
     state: AccountantState, entry: Entry, released: QuotaReleased, scratch: Scratch
 ) -> Iterator[QuotaReleased | QuotaReserved]:
@@ -179,53 +221,24 @@ def reservation_of_move(
 
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
-    """Claims without a reason, or without progress for too long."""
-    for claim in _ending(state):
-        ended: ClaimOutcome = "expired" if claim.firm else "idle"
-        outcome: ClaimOutcome | None = ended if has_expired(state, claim) else None
-        if claim.uid in state.due_end:
-            outcome = why_over(state, claim) or outcome
+    """Claims without a reason, or without progress for too long; most other claims wait for leaving victims."""
+    claims, due = state.ledger.claims, state.due_end
+    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged or uid in due]
+    for claim in may:
+        outcome, until = why_over(state, claim) if claim.uid in due else None, expires_at(state, claim)
+        if outcome is None and until is not None and state.now >= until:
+            outcome = "expired" if claim.firm else "idle"
         if outcome is not None:
             cause = state.causes.get(claim.uid, state.claim_causes[claim.uid])
             yield ClaimEnded(cause=cause, ref=claim.ref, outcome=outcome)
 
 
-def _ending(state: AccountantState) -> Iterator[Claim]:
-    """The claims that may end now, in the order of opening. Most other claims wait for leaving victims."""
-    claims = state.ledger.claims
-    may = claims.calm.keys() | claims.aged.keys() | state.due_end.keys()
-    return (claim for uid, claim in claims.by_uid.items() if uid in may) if may else iter(())
-
-
-def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why a claim ends without an admission, at any time; None while in force."""
-    if claim.growth is not None:
-        return rayclaims.why_growth_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
-    workload = state.workloads.get(claim.uid)
-    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
-        return "gone"
-    outcome = unjustified(state, workload, claim.queue)
-    if outcome is not None:
-        return outcome
-    tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
-    if demand_of(tree, workload, priority, queue=claim.queue, flavors=claim.demand.flavors) != claim.demand:
-        return "changed"
-    if not _can_be_served(state, claim):
-        return "unsatisfiable"
-    return None
-
-
 def expiries(state: AccountantState) -> Iterator[int]:
     """Log times (ms) at which claims without progress end."""
     claims = state.ledger.claims
-    times = (expires_at(state, claims.by_uid[uid]) for uid in claims.calm | claims.aged)
+    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged]
+    times = (expires_at(state, claim) for claim in may)
     return (at for at in times if at is not None)
-
-
-def has_expired(state: AccountantState, claim: Claim) -> bool:
-    """Whether the claim has made no progress for too long, or too much quota was idle for the claim."""
-    until = expires_at(state, claim)
-    return until is not None and state.now >= until
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
@@ -252,45 +265,29 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
     """Victims that no claim should await any more."""
     if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
         return
-    for uid, attempt in state.ledger.claims.going().items():
-        entry = state.entries.get(uid)
+    for uid, leaver in state.ledger.claims.going.items():
+        entry = state.entries.get(uid) if leaver.gives is None else None
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or uid in state.due_stay):
             cause = state.causes.get(uid, entry.cause)
             late: StayReason = "not_ended" if entry.ends_by else "overdue"
             reason: StayReason = late if overdue else "node_lost" if is_lost(state, uid) else "runs_again"
-            yield VictimStays(cause=cause, ref=entry.ref, attempt=attempt, reason=reason)
+            yield VictimStays(cause=cause, ref=entry.ref, attempt=leaver.attempt, reason=reason)
 
 
 def forgotten(state: AccountantState) -> Iterator[Violation]:
     """Differences between the stored claims and the claims that follow from the state."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
-    noted = state.ledger.claims.calm.keys()
-    if noted != (calm := {uid for uid, claim in state.ledger.claims.by_uid.items() if not claim.awaits}):
-        yield Violation("I5", f"no victim leaves for {sorted(calm)[:5]}, and marked so: {[*noted][:5]}")
     if over != state.due_end.keys():
         yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
-    entries = {uid: state.entries[uid] for uid in state.ledger.claims.going() if uid in state.entries}
+    whole = (uid for uid, leaver in state.ledger.claims.going.items() if leaver.gives is None)
+    entries = {uid: state.entries[uid] for uid in whole if uid in state.entries}
     runs = {uid for uid, entry in entries.items() if not entry.leaving or is_lost(state, uid)}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
     if runs != state.due_stay.keys():
         yield Violation("I5", f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}")
     if late != state.overdue:
         yield Violation("I5", f"victims are overdue: {late}, and marked so: {state.overdue}")
-
-
-def is_lost(state: AccountantState, uid: str) -> bool:
-    """Whether a workload has pods on a node that is not ready: their end is not seen until the node is back."""
-    unready = state.forest.unready
-    return bool(unready) and any(name in unready for name in state.members.on(state.presence.family(uid)))
-
-
-def overdue_at(entry: Entry | None) -> int | None:
-    """Log time (ms) at which a victim counts as overdue, after a suspension or an expected end."""
-    if entry is not None and entry.ends_by:
-        return entry.ends_by
-    suspended = entry is not None and entry.leaving and entry.suspended_rv
-    return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None
 
 
 def answers(state: AccountantState) -> Iterator[Decision]:
@@ -319,16 +316,18 @@ def answers(state: AccountantState) -> Iterator[Decision]:
         elif not (proposed.victims or proposed.partial):
             yield ClaimOpened(**common, kind=proposed.kind)
         else:
+            moves = plan.tried.moves if plan.tried is not None else ()
+            moved = {move.uid for move in moves}  # Others that could move have places where they are.
             yield EvictionOrdered(
                 **common,
                 kind=proposed.kind,
-                victims=_leave(plan),
+                victims=tuple(one for one in proposed.victims if not one.moves or one.ref.uid in moved),
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
                 owing=_owing_node(state, proposed),
                 priority=proposed.priority,
-                moves=_moves(plan),
+                moves=moves,
                 growth=proposed.growth,
             )
         return
@@ -340,16 +339,6 @@ def _owing_node(state: AccountantState, proposed: PreemptionProposed) -> str:
         return ""
     level = basis(state.ledger, proposed.ref.uid).owed_at(proposed.queue, proposed.demand)
     return level if level != proposed.queue else ""
-
-
-def _moves(plan: Plan) -> tuple[Move, ...]:
-    return plan.tried.moves if plan.tried is not None else ()
-
-
-def _leave(plan: Plan) -> tuple[Victim, ...]:
-    """The victims of a plan without the victims that could move and have places where they are."""
-    moved = {move.uid for move in _moves(plan)}
-    return tuple(victim for victim in plan.proposed.victims if not victim.moves or victim.ref.uid in moved)
 
 
 def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall | None:
@@ -375,7 +364,9 @@ def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
 
 
 def _of_victims(state: AccountantState, plan: Plan) -> Objection:
-    """Why the victims are not suspended. Where jobs are placed, the gang admitter decides last."""
+    """Why the victims are not suspended. Judged is what may have changed since the plan: a priority, or the service of
+    former runs, belongs to an attempt and stays. Where jobs are placed, the gang admitter decides last.
+    """
     proposed, tried = plan.proposed, plan.tried
     uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
     if for_nodes and not state.places:
@@ -387,20 +378,17 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     if not all(may_leave(state, victim, queue) for victim in proposed.victims):
         return "victim_protected"
     refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
-    chosen = {victim.ref.uid: victim for victim in proposed.victims if not victim.moves}
-    if len(chosen) < len(proposed.victims) and (objection := moving_objection(state, proposed)):
-        return objection
+    given = basis(state.ledger, uid)
     if proposed.kind == "move":
-        return refused
-    own = any(state.entries[victim_uid].queue == queue for victim_uid in chosen)
-    given, service = basis(state.ledger, uid), proposed.kind == "service"
+        return "not_enough" if given.refusal(queue, demand) is not None else refused
+    chosen = [victim.ref.uid for victim in proposed.victims if not victim.moves]
+    own = any(state.entries[victim].queue == queue for victim in chosen)
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
-    judge = OfService(queue) if service else rules(given, queue, demand, inside=own, shares=shares)
-    may = partial(_served_more if service else _lower, state, proposed, chosen)
+    judge = OfService(queue) if proposed.kind == "service" else rules(given, queue, demand, inside=own, shares=shares)
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
     begun = search(given, queue, demand, places=for_nodes or spare)
     begun.places = state.places
-    return giving_objection(judge, begun, chosen, may, places=state.places) or refused
+    return giving_objection(judge, begun, chosen, places=state.places) or refused
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
@@ -433,102 +421,30 @@ def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
     return rules(given, queue, demand).claims()
 
 
-def _lower(
-    state: AccountantState, proposed: PreemptionProposed, chosen: Mapping[str, Victim], victim: str
-) -> Objection:
-    """The objection to a victim in the claimant's own queue without lower priority."""
-    own = state.entries[victim].queue == proposed.queue
-    lower = not own or outranked(state, proposed.ref.uid, victim, chosen[victim].priority)
-    return "" if lower else "not_lower"
-
-
-def _served_more(
-    state: AccountantState, proposed: PreemptionProposed, _chosen: Mapping[str, Victim], victim: str
-) -> Objection:
-    """The objection to a victim that has not kept more service than the claimant, or was evicted for service
-    too often.
-    """
-    rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
-    if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
-        return "not_served_more"
-    kept = kept_ms(state, workload, state.entries[victim])
-    level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
-    return "" if level > state.service.level(rules, proposed.ref.uid) else "not_served_more"
-
-
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """The objection to clusters that release workers. A proposal never has whole victims beside such clusters, nor
-    clusters of the claimant's own queue beside clusters of other queues.
+    """The objection to clusters that release workers. A proposal never has whole victims beside such clusters.
 
     The minimum run times of KAI queues protect gangs, and not the growth of a gang.
     """
-    spares, inside = {}, proposed.kind == "priority"
+    spares = {}
     for part in proposed.partial:
-        entry = state.entries.get(part.ref.uid)
-        if entry is None or proposed.victims or not evictable(state, part.ref.uid, part.attempt):
+        uid, entry, workload = part.ref.uid, state.entries.get(part.ref.uid), state.workloads.get(part.ref.uid)
+        if entry is None or workload is None or proposed.victims or not evictable(state, uid, part.attempt):
             return "victim_protected"
-        if part.ref.uid in state.returns:
+        if uid in state.returns:
             return "victim_protected"
-        if inside and (
-            entry.queue != proposed.queue or not outranked(state, proposed.ref.uid, part.ref.uid, part.priority)
-        ):
-            return "not_lower"
-        tree = state.ledger.tree_of(entry.queue)
-        workload = state.workloads.get(part.ref.uid)
-        elastic = state.scaling.of(workload) if workload is not None else None
-        spares[part.ref.uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
-    given = basis(state.ledger, proposed.ref.uid)
+        tree, elastic = state.ledger.tree_of(entry.queue), state.scaling.of(workload)
+        spares[uid] = rayclaims.spare_of(elastic, entry.groups, tree, entry.flavors)
+    given, inside = basis(state.ledger, proposed.ref.uid), proposed.kind == "priority"
     return rayclaims.workers_objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
 
 def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
     """Whether a victim may be suspended now for a job of queue ``claimant``: still running in the proposed queue, and
-    not protected by a minimum run time.
+    not protected by a minimum run time. A job that moves has all its pods.
     """
-    if not evictable(state, victim.ref.uid, victim.attempt):
+    entry = state.entries.get(victim.ref.uid)
+    if entry is None or not evictable(state, victim.ref.uid, victim.attempt) or (victim.moves and entry.short_since):
         return False
-    entry, least = state.entries[victim.ref.uid], protected_ms(state.ledger, victim.queue, claimant)
+    least = protected_ms(state.ledger, victim.queue, claimant)
     return entry.queue == victim.queue and state.now - entry.since >= least
-
-
-def outranked(state: AccountantState, claimant: str, victim: str, proposed: int | None) -> bool:
-    """Whether a victim has lower priority than the claimant, by the queued priorities; both by uid.
-
-    ``proposed``: the victim's priority in the proposal; this counts for an adopted victim, never queued.
-    """
-    lower, higher = state.priorities.get(victim, proposed), state.priorities.get(claimant)
-    return lower is not None and higher is not None and lower < higher and proposed is not None
-
-
-def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
-    """Why no quota should be held for a waiting workload, after any wait and with any guarantee."""
-    if not waits(workload):
-        return "held"
-    if leaf_of(state.ledger, workload) != queue:
-        return "moved"
-    return "paused" if "admissions" in state.resting(queue) else None
-
-
-def _can_be_served(state: AccountantState, claim: Claim) -> bool:
-    """Whether the limits, and the guarantee behind the claim, would admit the claimant on an empty cluster."""
-    ledger, request = state.ledger, claim.demand.request
-    above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
-    if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
-        return False
-    if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
-        return True  # A fair share moves with the requests of other queues.
-    if claim.kind == "service":
-        return bool(ledger.rules_of(claim.queue).least_attained_ms)
-    if claim.kind == "age":
-        return ledger.rules_of(claim.queue).ages
-    if claim.kind != "guarantee":
-        return ledger.nodes[claim.queue].preempts
-    names = ledger.guaranteed_of(claim.queue, request)
-    return any(
-        all(
-            request[name] <= node.guaranteed.get(name, 0)
-            or ("@" in name and node.of_any_flavor(total_of(name), request) >= 0)
-            for name in names
-        )
-        for node in above[:-1]
-    )

@@ -24,7 +24,7 @@ from itertools import islice
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, add_at, chain_of, counted, left_by
 from muster.events.elastic import GrowthOption
 from muster.events.reasons import ClaimKind
 from muster.model.demand import Demand
@@ -42,12 +42,15 @@ LEAVES_WITHIN_MS = 3_600_000
 """How long a suspended victim may take to leave before other victims are suspended instead."""
 
 
-class Part(Struct, frozen=True):
-    """Workers that a Ray cluster releases for a claimant."""
+class Leaver(Struct, frozen=True):
+    """A victim that is still to leave: whole, to start again elsewhere, or some workers of a Ray cluster."""
 
     attempt: int
-    demand: Demand
-    left: Counts
+    moves: bool = False
+    """The job starts again elsewhere, and releases no quota."""
+    gives: Demand | None = None
+    """The amounts of the workers, where the cluster runs on."""
+    left: Counts = {}
     """The replicas granted to its groups afterwards."""
 
 
@@ -63,12 +66,8 @@ class Claim(Struct):
     """Log time (ms)."""
     top: str = ""
     """The uppermost node of the claim; empty for the whole path."""
-    victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that are still to leave"""
-    moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of the victims that start again elsewhere, and release no quota"""
-    partial: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part still to be released by a cluster"""
+    victims: dict[str, Leaver] = field(default_factory=dict)
+    """uid -> how the victim is still to leave"""
     progress: int = 0
     """Log time (ms) of the last progress: the opening, a victim that left, a release."""
     promised: int = 0
@@ -103,7 +102,7 @@ class Claim(Struct):
     @property
     def awaits(self) -> bool:
         """Whether a victim is still to leave its nodes, in whole or in part."""
-        return bool(self.victims or self.partial or self.moving)
+        return bool(self.victims)
 
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether a job of this queue and demand asks for the same and may use the claim's quota. A claim for growth,
@@ -193,37 +192,24 @@ class Claims(Struct):
     """Claimant uid -> claim, in the order of opening."""
     of: dict[str, dict[str, None]] = field(default_factory=dict)
     """leaf -> claimant uids of the leaf's claims, in the order of opening"""
-    calm: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of claims without a leaving victim."""
     aged: dict[str, None] = field(default_factory=dict)
     """Claimant uids of age claims: few, where a burst has a claim for each job."""
-    tall: dict[str, None] = field(default_factory=dict)
-    """Claimant uids of age claims held at nodes above their queue: at most one claim at each such node."""
     firm: Scratch = field(default_factory=Scratch)
     """The quota held against every other job."""
     promised: Scratch = field(default_factory=Scratch)
     """The quota of firm claims once their victims have left."""
     total: Scratch = field(default_factory=Scratch)
     """The quota of all claims."""
-    leaving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of victims that leave as a whole and have not left yet, also after the end of their claim"""
-    cuts: dict[str, Part] = field(default_factory=dict)
-    """uid -> the part that a running cluster releases for a claim"""
-    moving: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of a job suspended to start again elsewhere; the charge is not released"""
+    going: dict[str, Leaver] = field(default_factory=dict)
+    """uid -> how the victim leaves, and has not left yet; also after the end of its claim, but for workers"""
     rested: dict[str, IdleRest] = field(default_factory=dict)
     """node -> the rest after its last age claim"""
 
-    def going(self) -> dict[str, int]:
-        """All jobs under an order to be suspended for another job, and not gone yet: {uid: attempt}."""
-        return self.leaving | self.moving
-
     def copied(self) -> Claims:
         """The same claims, for a forecast of ends."""
-        sums = (_copy(self.firm), _copy(self.promised), _copy(self.total))
-        keys = (dict(self.by_uid), {leaf: dict(uids) for leaf, uids in self.of.items()})
-        marks = (dict(self.calm), dict(self.aged), dict(self.tall))
-        return Claims(*keys, *marks, *sums, self.leaving, dict(self.cuts), self.moving, dict(self.rested))
+        sums = self.firm.copied(), self.promised.copied(), self.total.copied()
+        of = {leaf: dict(uids) for leaf, uids in self.of.items()}
+        return Claims(dict(self.by_uid), of, dict(self.aged), *sums, dict(self.going), dict(self.rested))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -235,19 +221,12 @@ class Claims(Struct):
                 self.rested.pop(before.top, None)
             claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
-            claim.moving = before.moving | claim.moving
-            claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
         self.of.setdefault(claim.queue, {})[claim.uid] = None
-        self._calmed(claim)
         if not claim.firm:
             self.aged[claim.uid] = None
-            if claim.top != claim.queue:
-                self.tall[claim.uid] = None
         self._hold(claim, 1)
-        self.leaving |= claim.victims
-        self.moving |= claim.moving
-        self.cuts |= claim.partial
+        self.going |= claim.victims
 
     def end(self, uid: str) -> Claim | None:
         """Hold nothing for this claimant any more; the victims leave all the same."""
@@ -256,14 +235,13 @@ class Claims(Struct):
             del self.of[claim.queue][uid]
             if not self.of[claim.queue]:
                 del self.of[claim.queue]
-            self.calm.pop(uid, None)
             self.aged.pop(uid, None)
-            self.tall.pop(uid, None)
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
                 self.rested[claim.top] = IdleRest(claim.idle, claim.idle_until)
-            for victim in claim.partial:
-                self.cuts.pop(victim, None)
+            for victim, leaver in claim.victims.items():
+                if leaver.gives is not None:
+                    self.going.pop(victim, None)
         return claim
 
     def lack(self, claim: Claim, lacking: dict[str, Vector]) -> None:
@@ -273,13 +251,6 @@ class Claims(Struct):
             claim.lacking = lacking
             self._hold(claim, 1)
 
-    def _calmed(self, claim: Claim) -> None:
-        """Note whether a victim still leaves for the claim."""
-        if claim.awaits:
-            self.calm.pop(claim.uid, None)
-        else:
-            self.calm[claim.uid] = None
-
     def left(self, uid: str, demand: Demand, at: int) -> list[Claim]:
         """A charge was released: claims that await the workload have one victim less, and claims on the same resources
         make progress. Returns the claims that awaited the workload.
@@ -288,22 +259,16 @@ class Claims(Struct):
         for claim in self.by_uid.values():
             claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
-            gave = claim.partial.pop(uid, None) is not None or gave
-            gave = claim.moving.pop(uid, None) is not None or gave
             if gave:
-                self._calmed(claim)
                 claims.append(claim)
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
-        self.leaving.pop(uid, None)
-        self.moving.pop(uid, None)
-        self.cuts.pop(uid, None)
+        self.going.pop(uid, None)
         return claims
 
     def leaves_for(self, uid: str) -> list[Claim]:
         """The claims that await a victim, in whole or in part."""
-        claims = self.by_uid.values()
-        return [claim for claim in claims if uid in claim.victims or uid in claim.partial or uid in claim.moving]
+        return [claim for claim in self.by_uid.values() if uid in claim.victims]
 
     def ask_of(self, uid: str) -> QueuedRequest | None:
         """The claim of a claimant, as a queued request; the claimant may be in no queue."""
@@ -315,22 +280,13 @@ class Claims(Struct):
         victim.
         """
         claims = self.leaves_for(uid)
-        if self.moving.get(uid) == attempt:
-            del self.moving[uid]
-        stays = self.leaving.get(uid) == attempt
         for claim in claims:
-            part = claim.partial.get(uid)
-            if claim.victims.get(uid) == attempt or claim.moving.get(uid) == attempt:
-                stays = claim.victims.pop(uid, None) is not None or stays
-                claim.moving.pop(uid, None)
+            if claim.victims[uid].attempt == attempt:
+                del claim.victims[uid]
                 claim.progress = max(claim.progress, at)
-            elif part is not None and part.attempt == attempt:
-                del claim.partial[uid]
-                self.cuts.pop(uid, None)
-                claim.progress = max(claim.progress, at)
-            self._calmed(claim)
-        if stays:
-            self._stays(uid)
+        gone = self.going.get(uid)
+        if gone is not None and gone.attempt == attempt and not self.leaves_for(uid):
+            del self.going[uid]
         return claims
 
     def shrunk(self, uid: str, groups: Counts, at: int) -> list[Claim]:
@@ -339,12 +295,11 @@ class Claims(Struct):
         """
         claims = self.leaves_for(uid)
         for claim in claims:
-            part = claim.partial.get(uid)
-            if part is not None and is_down(groups, part.left):
-                del claim.partial[uid]
-                self.cuts.pop(uid, None)
+            leaver = claim.victims[uid]
+            if leaver.gives is not None and is_down(groups, leaver.left):
+                del claim.victims[uid]
                 claim.progress = max(claim.progress, at)
-                self._calmed(claim)
+                self.going.pop(uid, None)
         return claims
 
     def grown(self, uid: str, added: Counts, at: int) -> Claim | None:
@@ -387,12 +342,8 @@ class Claims(Struct):
         heir = next(heirs, None) or next(self._planned_beside(served), None)
         if heir is None:
             return None
-        for uid in [uid for uid in served.victims if uid not in heir.victims]:
+        for uid in [uid for uid, leaver in served.victims.items() if not leaver.moves and uid not in heir.victims]:
             heir.victims[uid] = served.victims.pop(uid)
-        heir.partial |= served.partial
-        served.partial = {}
-        for claim in (served, heir):
-            self._calmed(claim)
         return heir
 
     def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
@@ -423,7 +374,7 @@ class Claims(Struct):
         before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
         if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
-        held = _copy(self.firm if owed else self.total)
+        held = (self.firm if owed else self.total).copied()
         for claim in (*alike, *self._planned_beside(alike[0])) if alike else ():
             _spread(held, claim, -1)
         for claim in (*own, *passed):
@@ -448,7 +399,7 @@ class Claims(Struct):
         own = self.by_uid.get(uid)
         if own is None or not own.firm:
             return self.promised
-        held = _copy(self.promised)
+        held = self.promised.copied()
         held.add(own.queue, own.demand, -1)
         return held
 
@@ -460,28 +411,14 @@ class Claims(Struct):
         """The age claims, in the order of opening."""
         return (self.by_uid[uid] for uid in self.aged)
 
-    def victims(self) -> Iterator[str]:
-        """Uids of all victims that have not left yet."""
-        return (uid for claim in self.by_uid.values() for uid in claim.victims)
-
-    def at(self, path: str, resource: str) -> tuple[int, Claim | None]:
-        """(the amount held at a node, the first claim with an amount there)."""
-        held = self.total.extra.get(path, {}).get(resource, 0)
-        if not held:
-            return 0, None
-        return held, next(
-            (claim for claim in self.by_uid.values() if path in claim.paths() and claim.held_at(path).get(resource)),
-            None,
-        )
+    def holding_at(self, path: str, resource: str) -> Iterator[Claim]:
+        """The claims that hold an amount at a node, in the order of opening."""
+        claims = self.by_uid.values() if self.total.extra.get(path, {}).get(resource) else ()
+        return (claim for claim in claims if path in claim.paths() and claim.held_at(path).get(resource))
 
     def claimants_at(self, path: str, resource: str) -> tuple[str, tuple[str, ...]]:
-        """(namespace/name of the claimant in ``at``, the same of the next four claimants): empty where nothing is
-        held.
-        """
-        if not self.total.extra.get(path, {}).get(resource):
-            return "", ()
-        holds = (c.ref.key for c in self.by_uid.values() if path in c.paths() and c.held_at(path).get(resource))
-        named = [*islice(dict.fromkeys(holds), MAX_NAMED)]
+        """(namespace/name of the first claimant of ``holding_at``, of the next four): empty where nothing is held."""
+        named = [*islice(dict.fromkeys(claim.ref.key for claim in self.holding_at(path, resource)), MAX_NAMED)]
         return next(iter(named), ""), tuple(named[1:])
 
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
@@ -489,11 +426,6 @@ class Claims(Struct):
         mine = set(paths)
         aged = (claim for claim in self.for_age() if claim.uid != but)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
-
-    def _stays(self, uid: str) -> None:
-        """Forget a victim that no claim awaits."""
-        if not any(uid in claim.victims for claim in self.by_uid.values()):
-            self.leaving.pop(uid, None)
 
     def _hold(self, claim: Claim, times: int) -> None:
         _spread(self.total, claim, times)
@@ -505,19 +437,6 @@ class Claims(Struct):
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
     amounts, preemptible = counted(claim.demand), claim.demand.preemptible
     for path in claim.paths():
-        _add(scratch.extra, path, claim.held_at(path) if path in claim.lacking else amounts, times)
+        add_at(scratch.extra, path, claim.held_at(path) if path in claim.lacking else amounts, times)
         if not preemptible:
-            _add(scratch.firm, path, amounts, times)
-
-
-def _add(totals: dict[str, Vector], path: str, amounts: Vector, times: int) -> None:
-    vector = totals.setdefault(path, {})
-    add_into(vector, amounts, times)
-    if not vector:
-        del totals[path]
-
-
-def _copy(scratch: Scratch) -> Scratch:
-    return Scratch(
-        *({path: dict(vector) for path, vector in vectors.items()} for vectors in (scratch.extra, scratch.firm))
-    )
+            add_at(scratch.firm, path, amounts, times)

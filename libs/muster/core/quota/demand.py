@@ -38,7 +38,7 @@ from muster.model.placing import GPU, PodRules
 from muster.model.problem import FieldProblem, problem
 from muster.model.problemcodes import ProblemCode
 from muster.model.quota import JOBS, MACHINES, Flavor, FlavorNodes, Flavors, QuotaNode, QuotaTree, of_flavor
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
 
@@ -224,6 +224,9 @@ class Scratch(Struct):
         if not demand.preemptible:
             spread(self.firm, queue, amounts, times)
 
+    def copied(self) -> Scratch:
+        return Scratch(*({path: dict(vector) for path, vector in of.items()} for of in (self.extra, self.firm)))
+
 
 def counted(of: Demand | Charge) -> Vector:
     """The request and the counted resources: jobs and machines."""
@@ -234,6 +237,14 @@ def counted(of: Demand | Charge) -> Vector:
     if of.pods:
         amounts[MACHINES] = of.pods * ONE
     return amounts
+
+
+def add_at(totals: dict[str, Vector], key: str, amounts: Mapping[str, int], times: int) -> None:
+    """Add to the amounts under a key; without amounts there is no key."""
+    vector = totals.setdefault(key, {})
+    add_into(vector, amounts, times)
+    if not vector:
+        del totals[key]
 
 
 def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:

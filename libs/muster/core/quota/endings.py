@@ -1,17 +1,22 @@
 """The end of a charge: the proof that nothing of a workload runs any more, and how long to wait where no proof can
-come.
+come. The end of a claim without an admission, and of the wait for a victim.
 
 One rule for all kinds. A kind says only whether its controller's last status is at rest (``settled``).
 """
 
 from __future__ import annotations
 
+from muster.core.quota import rayclaims
 from muster.core.quota.accountantstate import AccountantState, Entry, moved
-from muster.core.quota.ledger.quotaledger import leaf_of
+from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
+from muster.core.quota.demand import chain_of, demand_of
+from muster.core.quota.ledger.quotaledger import leaf_of, waits
 from muster.core.workloads.registry import child_shards
+from muster.events.claims import ClaimOutcome
 from muster.events.effects import FailureReason
 from muster.events.reasons import ReleaseReason
 from muster.model.closed import total
+from muster.model.resources import total_of
 from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
@@ -120,18 +125,11 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
     over = workload is None or workload.ends
     waits = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
     lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
-    idle = not lives and (over or (waits and _has_no_proof(workload)))
-    if not idle:
-        entry.idle_since = 0
-    elif not entry.idle_since:
-        entry.idle_since = state.now
-
-
-def _has_no_proof(workload: Workload | None) -> bool:
-    """Whether the end of a suspended workload may never be proven. Either others suspended the workload before its
-    controller acted on the resume, or its operator writes no condition for a suspension.
-    """
-    return workload is not None and (workload.settled or workload.switch.annotation)
+    # The end of a suspended workload may never be proven: others suspended the workload before its controller acted on
+    # the resume, or its operator writes no condition for a suspension.
+    unproven = workload is not None and waits and (workload.settled or workload.switch.annotation)
+    idle = not lives and (over or unproven)
+    entry.idle_since = (entry.idle_since or state.now) if idle else 0
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
@@ -164,3 +162,72 @@ def _is_unlisted(state: AccountantState, entry: Entry) -> bool:
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:
     return bool(entry.idle_since) and state.now >= entry.idle_since + grace_ms
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
+    """Why a claim ends without an admission, at any time; None while in force."""
+    if claim.growth is not None:
+        return rayclaims.why_growth_over(state, claim) or (None if _can_be_served(state, claim) else "unsatisfiable")
+    workload = state.workloads.get(claim.uid)
+    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
+        return "gone"
+    outcome = unjustified(state, workload, claim.queue)
+    if outcome is not None:
+        return outcome
+    tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
+    if demand_of(tree, workload, priority, queue=claim.queue, flavors=claim.demand.flavors) != claim.demand:
+        return "changed"
+    if not _can_be_served(state, claim):
+        return "unsatisfiable"
+    return None
+
+
+def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
+    """Why no quota should be held for a waiting workload, after any wait and with any guarantee."""
+    if not waits(workload):
+        return "held"
+    if leaf_of(state.ledger, workload) != queue:
+        return "moved"
+    return "paused" if "admissions" in state.resting(queue) else None
+
+
+def _can_be_served(state: AccountantState, claim: Claim) -> bool:
+    """Whether the limits, and the guarantee behind the claim, would admit the claimant on an empty cluster."""
+    ledger, request = state.ledger, claim.demand.request
+    above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
+    if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
+        return False
+    if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
+        return True  # A fair share moves with the requests of other queues.
+    if claim.kind == "service":
+        return bool(ledger.rules_of(claim.queue).least_attained_ms)
+    if claim.kind == "age":
+        return ledger.rules_of(claim.queue).ages
+    if claim.kind != "guarantee":
+        return ledger.nodes[claim.queue].preempts
+    names = ledger.guaranteed_of(claim.queue, request)
+    return any(
+        all(
+            request[name] <= node.guaranteed.get(name, 0)
+            or ("@" in name and node.of_any_flavor(total_of(name), request) >= 0)
+            for name in names
+        )
+        for node in above[:-1]
+    )
+
+
+def is_lost(state: AccountantState, uid: str) -> bool:
+    """Whether a workload has pods on a node that is not ready: their end is not seen until the node is back."""
+    unready = state.forest.unready
+    return bool(unready) and any(name in unready for name in state.members.on(state.presence.family(uid)))
+
+
+def overdue_at(entry: Entry | None) -> int | None:
+    """Log time (ms) at which a victim counts as overdue, after a suspension or an expected end."""
+    if entry is not None and entry.ends_by:
+        return entry.ends_by
+    suspended = entry is not None and entry.leaving and entry.suspended_rv
+    return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None

@@ -14,10 +14,11 @@ comparison covers the resources of the claimant and of the victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import ClassVar
 
-from msgspec import field
+from msgspec import field, structs
 
 from muster.core.quota.candidates import Basis, Giver, GivingRules, Objection, Search, Turn
 from muster.core.quota.demand import Scratch, chain_of, counted
@@ -115,6 +116,13 @@ class Between(GivingRules, frozen=True):
             least != UNLIMITED and self._last_left(giver, side, name, least, search) > least for name, least in keeps
         )
         return gives and not self._comes_back(giver, own, side, search)
+
+    def beside(self, *more: Scratch) -> Between:
+        """The same rules once further jobs run."""
+        held = dict(self.given.held.extra)
+        for path, amounts in chain.from_iterable(scratch.extra.items() for scratch in more):
+            held[path] = summed((held.get(path, {}), amounts))
+        return between(structs.replace(self.given, held=Scratch(held)), self.queue, self.demand, self.shares)
 
     def _last_left(self, giver: Giver, side: str, name: str, least: int, search: Search) -> int:
         """The use of a side before its largest victim leaves; a lower bound if above ``least``."""
@@ -439,21 +447,13 @@ def rules(
     return OfGuarantee(queue, given.owed_at(queue, demand))
 
 
-def giving_objection(
-    judge: GivingRules,
-    search: Search,
-    chosen: Iterable[str],
-    may: Callable[[str], Objection] = lambda _: "",
-    *,
-    places: bool = False,
-) -> Objection:
+def giving_objection(judge: GivingRules, search: Search, chosen: Iterable[str], *, places: bool = False) -> Objection:
     """Why these victims may not be suspended for the claimant of an empty search, judged again; empty when allowed.
 
-    ``may``: the objection to one victim, in any company. ``places``: the victims also make places on nodes; then the
-    stage that places gangs judges the number of victims.
+    ``places``: the victims also make places on nodes; then the stage that places gangs judges the number of victims.
     """
     chosen = list(chosen)
-    objection = judge.claims() or next((single for uid in chosen if (single := may(uid))), "")
+    objection = judge.claims()
     if objection or not search.names:
         return objection or "fits"
     begun = search.copied()

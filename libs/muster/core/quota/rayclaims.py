@@ -9,7 +9,7 @@ cluster, replica by replica: each replica is a separate victim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.core.quota import evictionrules
@@ -30,17 +30,11 @@ from muster.model.workload import Workload
 # --- growing ----------------------------------------------------------------------------------------------------------
 
 
-def growth_options(asked: GrowthRequested) -> Iterator[GrowthOption]:
-    """All options of all pieces of the request, in the order of the attempts, each with its number of times."""
-    for unit in asked.units:
-        yield GrowthOption(unit.groups, unit.times)
-        for other in unit.otherwise:
-            yield GrowthOption(other.groups, other.times * unit.times)
-
-
 def asked_times(asked: GrowthRequested, groups: Counts) -> int:
     """How often the request has these replicas in one piece; 0: never."""
-    return max((option.times for option in growth_options(asked) if option.groups == groups), default=0)
+    pieces = [(unit.groups, unit.times) for unit in asked.units]
+    pieces += [(other.groups, other.times * unit.times) for unit in asked.units for other in unit.otherwise]
+    return max((count for piece, count in pieces if piece == groups), default=0)
 
 
 def cost_of(tree: QuotaTree | None, share: ReplicaCost, group: str, flavors: Flavors) -> Vector:
@@ -227,18 +221,15 @@ def workers_objection(
     """
     begun, parts = search(given, queue, demand), dict[str, Giver]()
     for victim in proposed:
-        may = {spare.group: spare for spare in spares.get(victim.ref.uid, ())}
-        taken = {name: count for name, count in victim.taken.items() if count > 0}
-        same = all(
-            name in may and count <= may[name].most and victim.left.get(name) == may[name].granted - count
-            for name, count in taken.items()
-        )
-        charge = given.ledger.charges.get(victim.ref.uid)
-        if charge is None or not same or not taken or given_back(may.values(), taken) != (victim.request, victim.pods):
+        uid, taken = victim.ref.uid, victim.taken
+        may, charge = {spare.group: spare for spare in spares.get(uid, ())}, given.ledger.charges.get(uid)
+        same = {name: may[name].granted - count for name, count in taken.items() if name in may} == victim.left
+        same = same and all(count <= may[name].most for name, count in taken.items())
+        if charge is None or not same or given_back(may.values(), taken) != (victim.request, victim.pods):
             return "victim_left"
         for name, count in taken.items():
-            gives = part_of(victim.ref.uid, charge.queue, may[name]).gives
-            parts |= {f"{victim.ref.uid} {name} {number}": gives for number in range(count)}
+            gives = part_of(uid, charge.queue, may[name]).gives
+            parts |= {f"{uid} {name} {number}": gives for number in range(count)}
     begun.parts = parts
     return evictionrules.giving_objection(evictionrules.rules(given, queue, demand, inside=inside), begun, parts)
 

@@ -12,17 +12,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import (
-    PREFIX,
-    SHOWN,
-    Int32,
-    Meta,
-    UnreadableError,
-    decode,
-    digest,
-    unreadable,
-    unsealed,
-)
+from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest, unreadable, unsealed
 from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
 from muster.model.text import clean, shorten

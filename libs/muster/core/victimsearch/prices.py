@@ -19,12 +19,10 @@ from muster.model.resources import in_bytes
 # --- sets -------------------------------------------------------------------------------------------------------------
 
 
-Rank = tuple[tuple[int, ...], int, bool]
-"""How late a job is evicted, at any price: the priorities of the job's queue level by level, the priority of the job,
-and whether the job is evicted last among equals.
-"""
+Rank = tuple[tuple[int, ...], int]
+"""How late a job is evicted, at any price: the priorities of the job's queue level by level, then the job's own."""
 
-LEAST: Rank = ((), -(2**62), False)
+LEAST: Rank = ((), -(2**62))
 
 FEW = 12
 """Up to this many candidates the exact search tries every set of candidates."""
@@ -87,12 +85,6 @@ def cheapest(uids: Sequence[str], rank: Callable[[str], Rank], lost: Callable[[s
         yield [uids[at] for at in places]
         push((*places, places[-1] + 1))
         push((*places[:-1], places[-1] + 1))
-
-
-def is_worse(run: Run, priority: int, last: bool, youth: int, came: int, key: str) -> bool:
-    """Whether a run, and every later run of the same queue, is evicted after a run with these values."""
-    later = not last and (run.youth, run.came, run.key) > (youth, came, key)
-    return run.priority > priority or (run.priority == priority and later)
 
 
 # --- prices -----------------------------------------------------------------------------------------------------------
@@ -185,7 +177,7 @@ class Prices:
         return dear
 
     def _rank(self, turn: Turn, run: Run) -> Rank:
-        return tuple(priority for priority, _ in turn), run.priority, self._candidates.deprioritised(run.uid)
+        return tuple(priority for priority, _ in turn), run.priority
 
     @cached_property
     def _first(self) -> Rank:
@@ -222,16 +214,15 @@ class Prices:
 
     def cheapest_first(self) -> Iterator[tuple[Cost, str]]:
         """The candidates by cost, the cheapest first: no set of later candidates costs less than the next candidate."""
-        later: list[tuple[Dear, str]] = []
-        for early, uid in self._early_first():
-            while later and later[0][0] < early:
-                yield self._alone(heappop(later)[1])
-            if early == self.dear(uid):
-                yield self._alone(uid)
+        heap = [(self.dear(lot[0].uid), at, 0, lot) for at, lot in enumerate(self._lots())]
+        heapify(heap)
+        while heap:
+            _, at, place, lot = heap[0]
+            if place + 1 < len(lot):
+                heapreplace(heap, (self.dear(lot[place + 1].uid), at, place + 1, lot))
             else:
-                heappush(later, (self.dear(uid), uid))
-        while later:
-            yield self._alone(heappop(later)[1])
+                heappop(heap)
+            yield self.cost((lot[place].uid,)), lot[place].uid
 
     def least_lost_first(self, most: Rank, may: Callable[[str], bool]) -> Iterator[str]:
         """The candidates up to a rank that may be chosen, by lost work. The rank of a candidate is computed only on
@@ -244,7 +235,7 @@ class Prices:
             lost, ranked, _, at, place, lot = heap[0]
             uid = lot[place].uid
             left_out = not ranked and not may(uid)
-            if not ranked and not left_out and (place or self._early(uid)[0] <= most):
+            if not ranked and not left_out and (place or self.rank(uid) <= most):
                 heapreplace(heap, (lost, True, self.dear(uid)[2], at, place, lot))
                 continue
             if (ranked or left_out) and place + 1 < len(lot):
@@ -254,27 +245,7 @@ class Prices:
             if ranked and self.rank(uid) <= most:
                 yield uid
 
-    def _alone(self, uid: str) -> tuple[Cost, str]:
-        return self.cost((uid,)), uid
-
-    def _early(self, uid: str) -> Dear:
-        """The price of a job without "last among equals": the lots are sorted by this price."""
-        (levels, priority, _), lost, run = self.dear(uid)
-        return (levels, priority, False), lost, run
-
     def _lots(self) -> Iterator[Sequence[Run]]:
         lots = self._alike.lots
         for leaf in lots if self._candidates.most else self.giving:
             yield from lots[leaf].values() if leaf in lots else ()
-
-    def _early_first(self) -> Iterator[tuple[Dear, str]]:
-        """The candidates by rank and lost work, without "last among equals"."""
-        heap = [(self._early(lot[0].uid), at, 0, lot) for at, lot in enumerate(self._lots())]
-        heapify(heap)
-        while heap:
-            early, at, place, lot = heap[0]
-            if place + 1 < len(lot):
-                heapreplace(heap, (self._early(lot[place + 1].uid), at, place + 1, lot))
-            else:
-                heappop(heap)
-            yield early, lot[place].uid

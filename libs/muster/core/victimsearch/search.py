@@ -37,7 +37,6 @@ from muster.core.victimsearch.prices import (
     Option,
     Prices,
     cheapest,
-    is_worse,
     worth,
 )
 from muster.core.victimsearch.sites import Domain, Site
@@ -299,8 +298,7 @@ class _Planner:
 
     def _next(self, search: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
         """The next victim for a short resource, of all queues below the node with the shortfall."""
-        chosen: Run | None = None
-        best: tuple[Turn, int, bool, int, int, str] | None = None
+        best: tuple[Turn, Run] | None = None
         for leaf, runs in self._leaves(short):
             turn = self.judge.turn(leaf, search)
             if best is not None and turn > best[0]:
@@ -308,7 +306,7 @@ class _Planner:
             while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):
-                if best is not None and turn == best[0] and is_worse(run, *best[1:]):
+                if best is not None and (turn, run) > best:
                     break  # Every later run has worked longer.
                 if run.uid in dead:
                     continue
@@ -320,10 +318,9 @@ class _Planner:
                 if not self.judge.gives(giver, run.uid, search):
                     dead.add(run.uid)
                     continue
-                rank = (turn, run.priority, self.candidates.deprioritised(run.uid), run.youth, run.came, run.key)
-                if best is None or rank < best:
-                    best, chosen = rank, run
-        return chosen.uid if chosen is not None else ""
+                best = (turn, run)
+                break  # Every later run of the queue has worked longer.
+        return best[1].uid if best is not None else ""
 
     def _leaves(self, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
         """The runs of each possible queue below the node with the shortfall."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import plantrials
 from muster.core.gang.admitterstate import AdmitterState
-from muster.core.gang.jobplaces import asks_of, asks_of_growth, elsewhere, jobs_on, leave, may_fit, occupants_of
+from muster.core.gang.jobplaces import asks_of_claimant, elsewhere, jobs_on, leave, may_fit, occupants_of
 from muster.core.gang.nodeclaims import could_have_places
 from muster.core.placement.choices import choices, pinned_to_nodes, suits
 from muster.core.placement.needs import need_of, refused
@@ -28,8 +28,6 @@ MAX_SETS = 256
 
 Domain = tuple[str, str]
 """A label of nodes and its value."""
-Grows = tuple[GrowthOption, int]
-"""Replicas of a Ray cluster, and the number of their pods."""
 
 
 class Site:
@@ -189,15 +187,11 @@ class Site:
         self.view.take(ask, need, node, 1)
 
 
-def site_of(places: AdmitterState, uid: str, placement: str = "", *, grows: Grows | None = None) -> Site | None:
-    """The nodes that the claimant ``uid`` needs to fit on; None where Muster places no gangs.
-
-    - ``placement``: the layout that the queue asks for, as in QuotaReserved.
-    - ``grows``: for a Ray cluster that runs and grows, the replicas asked for and the number of their pods.
-    """
-    gang = places.gangs.get(uid)
-    if places.placement.strategy is None or gang is None:
+def site_of(
+    places: AdmitterState, uid: str, layout: str = "", growth: GrowthOption | None = None, pods: int = 0
+) -> Site | None:
+    """The nodes that a claimant needs to fit on; None where Muster places no gangs. See ``asks_of_claimant``."""
+    if places.placement.strategy is None or uid not in places.gangs:
         return None
-    gang = replace(gang, placement=placement)
-    asks = asks_of(places, gang) if grows is None else asks_of_growth(places, gang, *grows)
-    return Site(places, uid, asks) if asks or grows is None else None
+    asks = asks_of_claimant(places, uid, growth, pods, layout)
+    return Site(places, uid, asks) if asks or growth is None else None

@@ -327,7 +327,7 @@ def _unserved(state: ReadState, job: Job, facets: dict[str, Any]) -> JobStatus:
         return _status(state, uid, "WaitingForClaim", short, **facets)
     if (owed := Owing(state.queues.ledger).beside(job.queue, job.demand)) is not None:
         short = replace(short, owed=owed)
-    claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
+    claim = next(claims.holding_at(refusal.path, refusal.resource), None) if refusal.held else None
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
     return _status(state, uid, refusal_code(refusal), short, **facets)

@@ -54,7 +54,7 @@ def test_the_one_that_moves_may_stay() -> None:
     play.job("big", "a", 2)
     play.refused("y")
     assert not play.bench.states["gang_admitter"].orders
-    assert not play.bench.states["quota_accountant"].ledger.claims.moving
+    assert not play.bench.states["quota_accountant"].ledger.claims.going
     play.bench.pass_time(3_500_000)
     play.settle()
     assert play.ordered() == ["y"], "nobody of this plan takes part in another within the hour"
@@ -141,7 +141,7 @@ def test_what_is_changed_on_its_way_keeps_nothing(change: str) -> None:
     assert "big" in play.runs()
     admitter, accountant = play.bench.states["gang_admitter"], play.bench.states["quota_accountant"]
     assert not admitter.orders
-    assert not accountant.ledger.claims.moving
+    assert not accountant.ledger.claims.going
     assert play.jobs["y"].ref.uid not in accountant.ledger.charges
     play.bench.pass_time(3_600_000)
     play.bench.sound()
@@ -155,7 +155,7 @@ def test_paused_admissions_keep_what_moves_waiting() -> None:
     play.bench.facts(QueueObserved(ref=queue, rv=facts.next_rv(), path="kai/a", paused=("admissions",)))
     play.left("y")
     assert "y" not in play.runs() and "big" not in play.runs()
-    assert not play.bench.states["quota_accountant"].ledger.claims.moving
+    assert not play.bench.states["quota_accountant"].ledger.claims.going
     play.bench.facts(QueueObserved(ref=queue, rv=facts.next_rv(), path="kai/a"))
     play.settle()
     assert sorted(play.runs()) in (["big", "x"], ["x", "y"], ["big", "x", "y"])

@@ -11,7 +11,6 @@ from muster.core.cell.seats import Seat
 from muster.core.queueing import queuefolds
 from muster.core.queueing.queues import Queues
 from muster.core.quota.demand import Charge
-from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.core.quota.rayclaims import demand_of_growth, given_back, spare_of
 from muster.core.quota.trees.treesource import read_tree
 from muster.events.base import Cause
@@ -457,19 +456,25 @@ def test_a_job_with_two_flavors_takes_the_room_of_one_in_a_round() -> None:
     scene.bench.sound()
 
 
-def test_a_root_without_a_limit_of_a_flavor_lends_without_an_end() -> None:
-    """c is guaranteed six of any type: with no limit of H100 at the root, others need not have borrowed H100."""
+def test_a_job_that_is_queued_again_is_not_tried_on_its_other_flavor_meanwhile() -> None:
+    """The nodes of the second type are there before the sorter has heard of the room on the first."""
     scene = Types()
-    tree = node("root", {"gpu": 8}, {"gpu": 8}, children=(leaf("b", {}), leaf("c", {"gpu": 6})))
-    scene.do(facts.tree(tree, rules={"flavors": json.dumps([flavor("h100"), flavor("a100")])}))
-    scene.bench.synced()
-    ledger = scene.bench.states["quota_accountant"].ledger
-    assert ledger.lent("root/c", f"{GPU}@h100") == UNBOUNDED
-    scene.asks("b/a", 8, order="a100")
-    scene.runs("b/a")
-    scene.asks("c/owed", 4, order="h100,a100")
-    queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "c/owed"]
-    assert [event.flavors["set0"] for event in queued] == [("h100",)], "the total is short, and no H100 is"
+    scene.flavors({"h100": 4, "a100": 2}, leaf("a", {"h100": 2, "a100": 2}), leaf("b", {}))
+    scene.lines("placement pack")
+    scene.asks("a/either", ("main", 1, 2), order="h100,a100")
+    scene.asks("a/later", ("main", 1, 2), order="a100")
+    scene.bench.paused = frozenset({"gang_admitter", "queue_sorter"})
+    scene.bench.facts(typed_node("h100", 2))
+    scene.settle()
+    scene.take("gang_admitter")
+    scene.bench.facts(typed_node("a100", 2))
+    scene.settle()
+    scene.take("gang_admitter")
+    tried = [event.ref.key for event in scene.bench.happened(PlacesFound)]
+    assert tried == ["a/either", "a/later"]
+    scene.bench.paused = frozenset()
+    scene.settle()
+    assert (placed(scene, "a/either"), placed(scene, "a/later")) == ({"node-h100"}, {"node-a100"})
     scene.bench.sound()
 
 

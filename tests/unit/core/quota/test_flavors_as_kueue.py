@@ -7,10 +7,14 @@ cohort the node above. Where Muster differs, the test says so in its name, and d
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from kit import facts
 from kit.flavored import Types, flavor, leaf, node
-from muster.model.placing import NodeTerm, PodRules, Requirement, Toleration
+from muster.core.quota.ledger.quotaledger import UNBOUNDED
+from muster.events.decisions import WorkloadQueued
+from muster.model.placing import GPU, NodeTerm, PodRules, Requirement, Toleration
 from muster.model.quota import MACHINES
 
 TYPED = ("cpu", "memory")
@@ -250,3 +254,19 @@ def test_the_quota_of_a_cohort_is_shared_by_queues_without_any() -> None:
     scene.asks("two/six", {"cpu": 6})
     scene.asks("two/five", {"cpu": 5})
     assert [scene.on(name) != "" for name in ("one/seven", "two/six", "two/five")] == [True, False, True]
+
+
+def test_a_root_without_a_limit_of_a_flavor_lends_without_an_end() -> None:
+    """c is guaranteed six of any type: with no limit of H100 at the root, others need not have borrowed H100."""
+    scene = Types()
+    tree = node("root", {"gpu": 8}, {"gpu": 8}, children=(leaf("b", {}), leaf("c", {"gpu": 6})))
+    scene.do(facts.tree(tree, rules={"flavors": json.dumps([flavor("h100"), flavor("a100")])}))
+    scene.bench.synced()
+    ledger = scene.bench.states["quota_accountant"].ledger
+    assert ledger.lent("root/c", f"{GPU}@h100") == UNBOUNDED
+    scene.asks("b/a", 8, order="a100")
+    scene.runs("b/a")
+    scene.asks("c/owed", 4, order="h100,a100")
+    queued = [event for event in scene.bench.happened(WorkloadQueued) if event.ref.key == "c/owed"]
+    assert [event.flavors["set0"] for event in queued] == [("h100",)], "the total is short, and no H100 is"
+    scene.bench.sound()

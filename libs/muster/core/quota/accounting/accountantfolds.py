@@ -1,4 +1,4 @@
-"""The folds of the accountant's state: observations, decisions and effects; ``claimfolds`` has the claims."""
+"""The folds of the accountant's state: observations, decisions and effects; ``claiming`` has the claims."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from muster.core.observed.presence import is_alone
-from muster.core.quota.accountantstate import (
-    AccountantState,
-    Entry,
-    Judged,
-    Leaving,
-    Proposal,
-    for_itself,
-    kept_ms,
-)
+from muster.core.quota.accountantstate import AccountantState, Entry, Judged, Leaving, Proposal, for_itself
 from muster.core.quota.accounting import growth, podasks
 from muster.core.quota.accounting.rechecks import aside_of, entry_of, is_active, recheck, regrant, touched
 from muster.core.quota.accounting.suspending import looked, reduced, refused
@@ -23,7 +15,7 @@ from muster.core.quota.claims import Claim
 from muster.core.quota.ledger import standalone
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
-from muster.core.quota.service import gpu_time
+from muster.core.stage import leave_out, put
 from muster.core.workloads.registry import child_shards
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
@@ -64,7 +56,6 @@ from muster.events.facts import (
 )
 from muster.events.reasons import SuspensionReason, after_release
 from muster.model.elastic import Elastic, granted_before
-from muster.model.gang import Verdict
 from muster.model.keys import Position
 from muster.model.placing import GPU
 from muster.model.quota import Gpus, QuotaTree
@@ -108,8 +99,14 @@ def proposed(state: AccountantState, at: Position, event: CandidatesProposed) ->
         state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
 
 
+def answered(state: AccountantState, _at: Position, event: QuotaReserved | QuotaDenied) -> None:
+    """Close the answered proposal. A newer proposal of the same workload, folded after the decision, stays open."""
+    proposal = state.proposals.get(event.ref.uid)
+    if proposal is not None and proposal.candidate.attempt == event.attempt:
+        del state.proposals[event.ref.uid]
+
+
 def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
-    answered(state, event)
     open_entry(state, event, at)
 
 
@@ -162,24 +159,10 @@ def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
         recheck(state, event.ref.uid)
 
 
-def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
-    answered(state, event)
-
-
-def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
-    """Close the answered proposal. A newer proposal of the same workload, folded after the decision, stays open."""
-    proposal = state.proposals.get(event.ref.uid)
-    if proposal is not None and proposal.candidate.attempt == event.attempt:
-        del state.proposals[event.ref.uid]
-
-
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
-    entry, workload = state.entries.pop(uid, None), state.workloads.get(uid)
-    if entry is not None and workload is not None:
-        state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
-    state.growths.pop(uid, None)
-    state.returns.pop(uid, None)
+    workload = state.workloads.get(uid)
+    leave_out(uid, state.entries, state.growths, state.returns)
     state.opened = {cluster: owner for cluster, owner in state.opened.items() if owner != uid}
     charge, kind = state.ledger.release(uid, event.attempt, at.at), after_release(event.reason)
     if charge is not None and kind == "unplaced" and waits(workload):
@@ -371,7 +354,6 @@ def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
     uid = event.ref.uid
     state.evictions.pop(uid, None)
-    state.service.forget(uid)
     forget(state, uid)
     _forget(state, at, uid)
     _owner_gone(state, at)
@@ -421,10 +403,8 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
-    if event.child.gpu_memory and not event.child.over:
-        state.sharing_children[event.child.ref.uid] = event
-    else:
-        state.sharing_children.pop(event.child.ref.uid, None)
+    shares = event.child.gpu_memory and not event.child.over
+    put(state.sharing_children, event.child.ref.uid, event if shares else None)
     owner = state.presence.child_observed(_in_parts(state, event))
     state.scaling.observed(event)
     if owner is not None:
@@ -519,7 +499,8 @@ def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObse
     before = state.judged.get(key)
     lacked = before.lacks_since if before is not None and before.uid == group.ref.uid else 0
     since = lacked or at.at if group.verdict is not None and not group.verdict.scheduled else 0
-    text = _said_of(group.verdict) if group.verdict is not None else ""
+    parts = (group.verdict.reason, group.verdict.message) if group.verdict is not None else ()
+    text = ": ".join(filter(None, parts))
     state.judged[key] = Judged(group.ref.uid, group.owner_uid, group.attempt, since, text, group.minimum)
     touched(state, at, group.owner_uid)
 
@@ -531,17 +512,13 @@ def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) ->
         touched(state, at, judged.owner)
 
 
-def _said_of(verdict: Verdict) -> str:
-    return ": ".join(part for part in (verdict.reason, verdict.message) if part)
-
-
 def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> None:
     """A victim on a node that is not ready is awaited no more, and shares are parts of the node's devices. The event is
     folded into the forest already.
     """
     for uid in [*state.sharing_on.get(event.node.ref.name, ())]:
         _pod_seen(state, at, state.sharing[uid])
-    for uid in state.ledger.claims.going():
+    for uid in state.ledger.claims.going:
         recheck(state, uid)
     new = state.forest.relabelled.pop(event.node.ref.name, 0) is None
     if new and any(tree.flavors for tree in state.ledger.trees.values()):

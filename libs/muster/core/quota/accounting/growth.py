@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec import structs
@@ -208,37 +209,29 @@ def _covered(given: Basis, queue: str, one: Demand, most: int) -> int:
 
 
 def asking(state: AccountantState) -> list[Asked]:
-    """The growth to be answered now."""
-    room = _Room(state)
+    """The growth to be answered now: of denied growth only where a piece may fit, or where its refusing limit does not
+    count any more.
+    """
+
+    @cache  # For any number of clusters.
+    def again(queue: str, path: str, resource: str, asked: int, of_min: bool) -> bool:
+        room = state.ledger.room(queue, path, resource, of_min=of_min)
+        return room is None or room >= asked or path not in chain_of(queue)
+
+    def is_due(entry: Entry, denial: GrowthDenied | None) -> bool:
+        shorts = [refusal.short for refusal in denial.refusals] if denial is not None else []
+        return denial is None or any(
+            again(entry.queue, short.path, short.resource, short.asked, short.of_min) for short in shorts
+        )
+
     return [
         (entry, growth)
         for uid, growth in state.growths.items()
         if (entry := state.entries.get(uid)) is not None
         and uid not in state.due_change  # The grant builds on the charge of the next commit.
-        and (growth.denied is None or room.again(entry.queue, growth.denied))
+        and is_due(entry, growth.denied)
         and may_grow(state, entry, growth)
     ]
-
-
-class _Room:
-    """Whether refused growth is worth another look: computed once for each amount at each limit, for any number of
-    clusters.
-    """
-
-    def __init__(self, state: AccountantState) -> None:
-        self._state = state
-        self._found: dict[tuple[str, str, str, int, bool], bool] = {}
-
-    def again(self, queue: str, denial: GrowthDenied) -> bool:
-        """Whether a piece may fit, or its refusing limit does not count any more."""
-        return any(self._for(queue, refusal.short) for refusal in denial.refusals)
-
-    def _for(self, queue: str, short: Shortfall) -> bool:
-        key = (queue, short.path, short.resource, short.asked, short.of_min)
-        if key not in self._found:
-            room = self._state.ledger.room(queue, short.path, short.resource, of_min=short.of_min)
-            self._found[key] = room is None or room >= short.asked or short.path not in chain_of(queue)
-        return self._found[key]
 
 
 def _fitting(

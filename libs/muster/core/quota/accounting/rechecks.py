@@ -19,11 +19,19 @@ from collections.abc import Mapping, Sequence
 from muster.core.objects.gpushares import charged
 from muster.core.quota.accountantstate import AccountantState, Entry, must_adopt, must_move
 from muster.core.quota.accounting.suspending import ends_at, look_at, note_lack, note_overuse, note_short, note_unbound
-from muster.core.quota.claiming import is_lost, overdue_at, why_over
 from muster.core.quota.demand import asks_of, demand_of, located, need_of, totals_of
-from muster.core.quota.endings import idle_deadline, note_acted, note_idle, release_reason
+from muster.core.quota.endings import (
+    idle_deadline,
+    is_lost,
+    note_acted,
+    note_idle,
+    overdue_at,
+    release_reason,
+    why_over,
+)
 from muster.core.quota.ledger import standalone
 from muster.core.quota.trees.capacity import SeenNode, by_flavor
+from muster.core.stage import leave_out, mark, put
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.model.elastic import Counts
@@ -245,21 +253,19 @@ def recheck(state: AccountantState, uid: str) -> None:
         _charged(state, uid, entry)
     else:
         _uncharged(state, uid)
-    _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
+    mark(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
 
 
 def _uncharged(state: AccountantState, uid: str) -> None:
-    for due in (state.due_release, state.due_move, state.due_change, state.due_suspension, state.due_stay):
-        due.pop(uid, None)
-    for times in (state.overuse, state.overdue, state.deadlines):
-        times.pop(uid, None)
+    leave_out(uid, state.due_release, state.due_move, state.due_change, state.due_suspension, state.due_stay)
+    leave_out(uid, state.overuse, state.overdue, state.deadlines)
     workload, pod = state.workloads.get(uid), state.standalone.get(uid)
     held = pod is not None and (pod.bound or pod.left) and standalone.leaf_of(state.ledger, pod) is not None
-    _set(state.due_adoption, uid, held or (workload is not None and must_adopt(state, workload)))
+    mark(state.due_adoption, uid, held or (workload is not None and must_adopt(state, workload)))
 
 
 def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
-    workload, claims = state.workloads.get(uid), state.ledger.claims
+    workload, leaver = state.workloads.get(uid), state.ledger.claims.going.get(uid)
     note_upgraded(state, entry)
     entry.request = on_nodes(state, uid, entry.queue, entry.request)  # The grant follows the pods.
     note_acted(state, entry)
@@ -269,30 +275,16 @@ def _charged(state: AccountantState, uid: str, entry: Entry) -> None:
     note_unbound(state, entry)
     note_overuse(state, entry)
     over = release_reason(state, entry) is not None
-    _set(state.due_release, uid, over)
-    _set(state.due_move, uid, not over and must_move(state, entry))
-    _set(state.due_change, uid, not over and charge_due(state, entry) is not None)
-    _set(state.due_suspension, uid, _suspended_by_others(workload, entry))
-    leaves = uid in claims.leaving or uid in claims.moving
-    _set(state.due_stay, uid, leaves and (not entry.leaving or is_lost(state, uid)))
-    _note_time(state.overdue, uid, overdue_at(entry) if leaves else None)
+    mark(state.due_release, uid, over)
+    mark(state.due_move, uid, not over and must_move(state, entry))
+    mark(state.due_change, uid, not over and charge_due(state, entry) is not None)
+    mark(state.due_suspension, uid, _suspended_by_others(workload, entry))
+    leaves = leaver is not None and leaver.gives is None
+    mark(state.due_stay, uid, leaves and (not entry.leaving or is_lost(state, uid)))
+    put(state.overdue, uid, overdue_at(entry) if leaves else None)
     ahead = (idle_deadline(state, entry), ends_at(state, entry), look_at(state, entry))
     times = [at for at in ahead if at is not None]
-    _note_time(state.deadlines, uid, min(times) if times and not over else None)
-
-
-def _set(due: dict[str, None], uid: str, wanted: bool) -> None:
-    if wanted:
-        due[uid] = None
-    else:
-        due.pop(uid, None)
-
-
-def _note_time(times: dict[str, int], uid: str, at: int | None) -> None:
-    if at is not None:
-        times[uid] = at
-    else:
-        times.pop(uid, None)
+    put(state.deadlines, uid, min(times) if times and not over else None)
 
 
 def _suspended_by_others(workload: Workload | None, entry: Entry) -> bool:

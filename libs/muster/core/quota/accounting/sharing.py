@@ -15,6 +15,7 @@ from muster.core.quota.division.decay import lately
 from muster.core.quota.division.dividing import Divided
 from muster.core.quota.ledger.quotaledger import requests
 from muster.core.quota.ledger.shares import DividedShares, divided
+from muster.core.stage import put
 from muster.events.base import Cause
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRemoved
 from muster.events.shares import SharesChanged
@@ -47,10 +48,7 @@ def time_passed(state: AccountantState) -> None:
 def shares_changed(state: AccountantState, _at: Position, event: SharesChanged) -> None:
     state.ledger.note_usage(event.usage)
     for path, amounts in event.shares.items():
-        if amounts:
-            state.told_shares[path] = amounts
-        else:
-            state.told_shares.pop(path, None)
+        put(state.told_shares, path, amounts or None)
     told, shares = state.told_shares, state.ledger.fair.shares
     state.untold = {path: None for path in state.untold if _amounts(shares.get(path, {})) != told.get(path, {})}
 

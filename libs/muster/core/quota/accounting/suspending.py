@@ -20,6 +20,7 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.accountantstate import AccountantState, Entry, Judged, can_suspend
 from muster.core.quota.demand import asks_of, chain_of
 from muster.core.quota.ledger.kaitimes import NEVER, grace_ms, is_whole
+from muster.core.stage import put
 from muster.events.decisions import SuspensionOrdered
 from muster.events.elastic import SurplusOrdered
 from muster.model.problem import FieldProblem, problem
@@ -156,10 +157,8 @@ def note_unbound(state: AccountantState, entry: Entry) -> None:
         entry.together = judged.minimum
     elif not entry.together and workload is not None and _names_its_own(state, entry):
         entry.together = together(workload.pod_sets)  # The PodGroup was gone before the charge.
-    if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
-        entry.unbound_since = 0
-    elif not entry.unbound_since:
-        entry.unbound_since = state.now
+    lacks = bound_of(state, entry) < (min(entry.together, 1) if entry.ran else entry.together)
+    entry.unbound_since = (entry.unbound_since or state.now) if lacks else 0
 
 
 def _names_its_own(state: AccountantState, entry: Entry) -> bool:
@@ -218,10 +217,8 @@ def note_short(state: AccountantState, entry: Entry) -> None:
     sets = state.members.sets(owners)
     entry.whole = entry.whole or is_whole(workload, sets)
     short = entry.whole and bool(sets) and not is_whole(workload, sets)
-    if not short or any(owner in state.members.done for owner in owners):
-        entry.short_since = 0
-    elif not entry.short_since:
-        entry.short_since = state.now
+    lacks = short and not any(owner in state.members.done for owner in owners)
+    entry.short_since = (entry.short_since or state.now) if lacks else 0
 
 
 def _stale_at(state: AccountantState, entry: Entry) -> int | None:
@@ -239,10 +236,8 @@ def note_overuse(state: AccountantState, entry: Entry) -> None:
         entry.over_since = entry.reduced_at = 0
     elif not entry.over_since:
         entry.over_since = state.now
-    if limit and entry.over_since and not entry.leaving:
-        state.overuse[uid] = max(max(entry.over_since, entry.reduced_at) + limit, entry.spared_until)
-    else:
-        state.overuse.pop(uid, None)
+    at = max(max(entry.over_since, entry.reduced_at) + limit, entry.spared_until)
+    put(state.overuse, uid, at if limit and entry.over_since and not entry.leaving else None)
 
 
 def taken_back(state: AccountantState, ordered: set[str]) -> Iterator[SurplusOrdered | SuspensionOrdered]:

@@ -12,10 +12,11 @@ from msgspec import Struct, field, structs
 
 from muster.core.objects.meta import queue_and_quota
 from muster.core.observed.seen import Seen
-from muster.core.quota.claims import Claim, Claims, Part
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, left_by, spread
+from muster.core.quota.claims import Claim, Claims, Leaver
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, add_at, chain_of, counted, left_by, spread
 from muster.core.quota.ledger.shares import FairShares, Shares
 from muster.core.quota.trees.treesource import guaranteed, leaves, pooled, promised
+from muster.core.stage import put
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved, WorkloadAdopted, WorkloadQueued
@@ -24,14 +25,8 @@ from muster.model.elastic import Counts
 from muster.model.keys import Position, root_of
 from muster.model.quota import DEFAULT_RULES, KAI_ROOT, ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
-from muster.model.victims import PartialVictim, Victim
 
 # --- charging ---------------------------------------------------------------------------------------------------------
-
-
-def demand_of_part(part: PartialVictim) -> Demand:
-    """The amounts that a running cluster releases."""
-    return Demand(part.request, part.pods, jobs=0)
 
 
 def charge_of(event: QuotaReserved | WorkloadAdopted, at: Position) -> Charge:
@@ -70,9 +65,10 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
         claim.top, claim.promised = event.top, event.promised
     else:
         claim.growth, claim.for_nodes = event.growth, event.for_nodes
-        claim.moving = {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
-        claim.victims = {victim.ref.uid: victim.attempt for victim in event.gives}
-        claim.partial = {part.ref.uid: Part(part.attempt, demand_of_part(part), part.left) for part in event.partial}
+        claim.victims = {victim.ref.uid: Leaver(victim.attempt, victim.moves) for victim in event.victims}
+        for part in event.partial:
+            gives = Demand(part.request, part.pods, jobs=0)
+            claim.victims[part.ref.uid] = Leaver(part.attempt, gives=gives, left=part.left)
     return claim
 
 
@@ -83,7 +79,7 @@ def awaited(claim: Claim, going: Mapping[str, tuple[str, Demand]]) -> dict[str, 
     """
     released: dict[str, Vector] = {}
     amounts, mine = counted(claim.demand), dict.fromkeys(claim.paths())
-    for uid in (*claim.victims, *claim.partial):
+    for uid in claim.victims:
         queue, demand = going.get(uid, ("", claim.demand))
         for path in chain_of(queue) if queue else ():
             if path in mine:
@@ -288,10 +284,7 @@ class Books(Struct):
         self.changes += 1
         self.fair.whole |= {root: None for path in usage if (root := root_of(path)) in self.fair.touched}
         for path, parts in usage.items():
-            if parts:
-                self.usage[path] = parts
-            else:
-                self.usage.pop(path, None)
+            put(self.usage, path, parts or None)
 
     def share_out(self) -> list[str]:
         """Update the fair shares; returns the queues whose share, or kept amount, has changed."""
@@ -418,7 +411,7 @@ class Books(Struct):
         self._ask(claim.uid, -1)
         self.claims.open(claim)
         self._ask(claim.uid, 1)
-        for uid in (*claim.victims, *claim.partial):
+        for uid in claim.victims:
             self._settle(uid)
         self._lack((claim,))
 
@@ -428,19 +421,18 @@ class Books(Struct):
         ended = self.claims.end(uid)
         self.changes += ended is not None
         self._ask(uid, 1)
-        for victim in (*ended.victims, *ended.partial) if ended is not None else ():
+        for victim in ended.victims if ended is not None else ():
             self._settle(victim)
         return ended
 
-    def ordered(self, event: EvictionOrdered, at: int) -> None:
-        """Open the claim of an order; its charged victims leave. A moving job comes back, and releases nothing. ``at``:
-        log time (ms).
+    def ordered(self, event: EvictionOrdered | ClaimOpened, at: int) -> None:
+        """Open the claim of a decision; its charged victims leave. A moving job comes back, and releases nothing.
+        ``at``: log time (ms).
         """
         self.open_claim(claim_of(event, at))
-        leave: list[Victim | PartialVictim] = [*event.victims, *event.partial]
-        for victim in leave:
-            if victim.ref.uid not in self.charges:
-                self.victim_stays(victim.ref.uid, victim.attempt, at)
+        for uid, leaver in [*self.claims.by_uid[event.ref.uid].victims.items()]:
+            if uid not in self.charges:
+                self.victim_stays(uid, leaver.attempt, at)
 
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: no claim awaits the victim any more. ``at``: log time (ms)."""
@@ -456,13 +448,9 @@ class Books(Struct):
 
     def _settle(self, uid: str) -> None:
         """Update the amounts that a workload releases, from its charge and its claims."""
-        if uid not in self.claims.leaving and uid not in self.claims.cuts and uid not in self.going:
-            return
-        charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
-        if charge is not None and uid in self.claims.leaving:
-            gives = charge.queue, charge.demand
-        elif charge is not None and part is not None:
-            gives = charge.queue, part.demand
+        leaver, charge, gives = self.claims.going.get(uid), self.charges.get(uid), None
+        if charge is not None and leaver is not None and not leaver.moves:
+            gives = charge.queue, leaver.gives or charge.demand
         before = self.going.get(uid)
         if gives == before:
             return
@@ -485,10 +473,7 @@ class Books(Struct):
         if entry is None:
             return
         if isinstance(entry, QueuedRequest):
-            total = self.waiting.setdefault(entry.queue, {})
-            add_into(total, entry.request, times)
-            if not total:
-                del self.waiting[entry.queue]
+            add_at(self.waiting, entry.queue, entry.request, times)
             self.fair.touch(entry.queue)
         if self.shares.names:
             self.shares.ask(self.nodes, entry.queue, entry.request, times)
@@ -506,8 +491,8 @@ class Books(Struct):
         for path in [path for queue in queues for path in chain_of(queue)] if self.lends else ():
             if path in self.nodes:
                 self._keep(self.nodes[path])
-        tall = [self.claims.by_uid[uid] for uid in self.claims.tall]
-        self._lack(claim for claim in tall if any(claim.top in chain_of(queue) for queue in queues))
+        aged = [claim for claim in self.claims.for_age() if claim.top != claim.queue]
+        self._lack(claim for claim in aged if any(claim.top in chain_of(queue) for queue in queues))
 
     def lacking(self, claim: Claim) -> dict[str, Vector]:
         """The amounts to be released before a claim is held as a whole; for age, only where limits do not move with
@@ -531,7 +516,4 @@ class Books(Struct):
     # --- what is not lent -------------------------------------------------------------------------------------
 
     def _keep(self, node: QuotaNode) -> None:
-        if kept := kept_at(node, self.kept, self.used):
-            self.kept[node.path] = kept
-        else:
-            self.kept.pop(node.path, None)
+        put(self.kept, node.path, kept_at(node, self.kept, self.used) or None)

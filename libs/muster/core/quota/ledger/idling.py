@@ -1,8 +1,8 @@
 """Quota idle for age claims: counted while a claim is in force, and bounded.
 
 No job is suspended for an age claim, so with long jobs the release of enough quota may take days. Meanwhile earlier
-released quota is idle, though other jobs ask for it. A two-hundredth of a day's capacity may be idle for a claim, which
-then ends. After each claim its node rests: no more is held there for age until a thousandth was idle, on average.
+released quota is idle, though other jobs ask for it. A fiftieth of a day's capacity may be idle for a claim, which then
+ends. After each claim its node rests: no more is held there for age until a thousandth was idle, on average.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.resources import Vector, add_into
 
 DAY_MS = 24 * 3_600_000
-BUDGET_MS = DAY_MS // 200
+BUDGET_MS = DAY_MS // 50
 """How long the whole limit of the claim's node may be idle for one claim; a part of the limit may be idle for longer.
 """
 

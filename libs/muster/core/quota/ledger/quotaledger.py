@@ -28,7 +28,7 @@ from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shares import DividedShares, divided
 from muster.model.demand import Demand, Shortfall
 from muster.model.keys import root_of
-from muster.model.quota import KAI_ROOT, Flavors, QuotaNode, QuotaTree
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into, summed, total_of
 from muster.model.workload import Workload
 
@@ -378,16 +378,10 @@ def waits(workload: Workload | None) -> bool:
 
 def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand) -> bool:
     """Whether the workload waits at this leaf, for this demand with every part of its digest."""
-    return (
-        workload is not None
-        and waits(workload)
-        and leaf_of(ledger, workload) == queue
-        and _demands(ledger, workload, queue, demand.flavors) == _by_rules(ledger, queue, demand)
-    )
-
-
-def _demands(ledger: Ledger, workload: Workload, queue: str, flavors: Flavors) -> Demand:
-    return _by_rules(ledger, queue, demand_of(ledger.tree_of(queue), workload, queue=queue, flavors=flavors))
+    if workload is None or not waits(workload) or leaf_of(ledger, workload) != queue:
+        return False
+    asked = demand_of(ledger.tree_of(queue), workload, queue=queue, flavors=demand.flavors)
+    return _by_rules(ledger, queue, asked) == _by_rules(ledger, queue, demand)
 
 
 def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:
@@ -455,12 +449,10 @@ def recounted_used(ledger: Ledger) -> dict[str, Vector]:
 def recounted_leaving(ledger: Ledger) -> Scratch:
     """The amounts released by the workloads that leave for a claim or for room on nodes."""
     gone = Scratch()
-    for uid in ledger.claims.leaving:
-        if uid in ledger.charges:
-            gone.add(ledger.charges[uid].queue, ledger.charges[uid].demand, -1)
-    for uid, part in ledger.claims.cuts.items():
-        if uid in ledger.charges and uid not in ledger.claims.leaving:
-            gone.add(ledger.charges[uid].queue, part.demand, -1)
+    for uid, leaver in ledger.claims.going.items():
+        charge = ledger.charges.get(uid)
+        if charge is not None and not leaver.moves:
+            gone.add(charge.queue, leaver.gives or charge.demand, -1)
     return gone
 
 

@@ -22,6 +22,7 @@ from msgspec import Struct, field, structs
 from muster.core.objects.meta import FLAVORS, PREFIX, not_decoded
 from muster.core.quota.trees.capacity import NodesGive, SeenNode, following, follows
 from muster.core.quota.trees.rules import RuleError, read_flavors, read_rules, reapplied, yes_or_no
+from muster.core.stage import leave_out
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.envelope import MAX_BYTES
@@ -397,9 +398,7 @@ class TreeSource(Struct):
                 gives.add(flavors, after)
 
     def gone(self, uid: str, cause: Cause) -> None:
-        self.trees.pop(uid, None)
-        self.capacity.pop(uid, None)
-        self.refused.pop(uid, None)
+        leave_out(uid, self.trees, self.capacity, self.refused)
         self.causes[uid] = self.deleted = cause
 
     def nodes_give(self, total: Vector, ready: Vector, gpus: Gpus, cause: Cause) -> None:
