@@ -5,7 +5,7 @@ from __future__ import annotations
 from kit import facts
 from kit.scenes import Scene
 from muster.events.base import Event
-from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import GangAdmitted
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.quota import WIDTHS_TO_AGE
@@ -56,27 +56,23 @@ def test_a_job_within_a_guarantee_is_placed_on_nodes_that_a_borrower_has_claimed
     scene.bench.sound()
 
 
-def test_a_job_for_which_quota_is_held_for_its_age_claims_nodes_until_the_quota_is_free_again() -> None:
-    """It has not searched the nodes once: its quota was short all the time."""
-    scene = cluster(8, 4, 4)
+def test_a_job_for_which_quota_is_held_for_its_age_claims_nodes_with_its_first_search_in_vain() -> None:
+    """It is not passed a second time, on the nodes, before it claims nodes."""
+    scene = cluster(9, 4, 4)
     for index in range(4):
         scene.lines(f"gang b/s{index} head=2 workers=0x0")
     scene.lines(
         "gang b/big head=1 workers=1x4",
         "time +1s",
-        f"follow b/s3 head=2 workers=0x0 times={5 * WIDTHS_TO_AGE // 2 - 1}",
+        f"follow b/s3 head=2 workers=0x0 times={5 * WIDTHS_TO_AGE // 2}",
     )
-    assert told(scene, ClaimOpened, NodesClaimed) == []
-    scene.lines("follow b/s3 head=2 workers=0x0 times=1")
+    assert told(scene, ClaimOpened, NodesClaimed) == [("ClaimOpened", "big")]
+    first = {name: nodes_of(scene, name)[0] for name in ("s0", "s1", "s2")}
+    beside = next(name for name in ("s1", "s2") if first[name] != first["s0"])
+    scene.lines("gone b/s0", f"gone b/{beside}")
     assert told(scene, ClaimOpened, NodesClaimed) == [("ClaimOpened", "big"), ("NodesClaimed", "big")]
-    scene.lines("gang b/late head=2 workers=0x0", "gone b/s0", "time +3600s")
-    ends = [("ClaimEnded", "big"), ("NodesClaimEnded", "big")]
-    assert told(scene, ClaimEnded, NodesClaimEnded) == ends
-    at = [
-        stored.commit.at
-        for stored in scene.bench.log
-        if any(isinstance(event, ClaimEnded | NodesClaimEnded) for event in stored.commit.events)
-    ]
-    assert len({*at}) == 1, "at the same time"
-    assert nodes_of(scene, "late") == nodes_of(scene, "s0")
+    scene.lines("gang b/late head=2 workers=0x0")
+    assert nodes_of(scene, "late") == []
+    scene.lines(f"gone b/{({'s1', 's2'} - {beside}).pop()}")
+    assert len(nodes_of(scene, "big")) == 2
     scene.bench.sound()
