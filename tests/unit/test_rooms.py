@@ -17,7 +17,7 @@ LIBS = REPOSITORY / "libs"
 HOUSES = ("core", "told", "audit")
 MOST_ROOMS = 28
 """Folders of the three houses, with those inside them."""
-MOST_FILES = 171
+MOST_FILES = 172
 """Modules of the three houses, without those that only say what a room is."""
 
 

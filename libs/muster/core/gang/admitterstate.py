@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from muster.core.gang import podgangs
 from muster.core.gang.podgangs import Claimant, PodGangs
+from muster.core.laterstarts import Starts
 from muster.core.objects.meta import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.nodeledger import NodeLedger, Occupant
-from muster.core.preemption.passing import Starts
 from muster.core.stage import DueTimes, StageState
 from muster.events.base import Cause
 from muster.events.claims import PlanTried

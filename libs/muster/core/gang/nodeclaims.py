@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from muster.core.gang.admitterstate import AdmitterState, Reservation, Unplaced, queued_as
 from muster.core.gang.jobplaces import asks_of, placements
 from muster.core.gang.podgangs import Claimant, NodeClaim, PodGang, claim_key
+from muster.core.laterstarts import ANY_PRIORITY, LaterStart, Starts
 from muster.core.placement.needs import NodeClass, need_of
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
-from muster.core.preemption.passing import LaterStart, Starts
-from muster.core.quota.ledger.quotaledger import UNBOUNDED
 from muster.events.base import Cause, Decision
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import WorkloadDequeued
@@ -92,7 +91,7 @@ def _look(state: AdmitterState) -> None:
             state.aged[uid] = None
     for claimant in (state.pods.gangs[key].claimant for key in state.pods.open):
         if claimant.since:
-            add_into(claimant.passed, passed_by(claimant.since, UNBOUNDED))
+            add_into(claimant.passed, passed_by(claimant.since, ANY_PRIORITY))
 
 
 def has_aged(state: AdmitterState, claimant: Claimant, asks: Sequence[Ask]) -> bool:
