@@ -115,7 +115,7 @@ def test_the_histories_are_worth_something() -> None:
         map(happened, range(60)),
         gap=200,
         EvictionOrdered=15,
-        ClaimOpened=6,
+        ClaimOpened=3,
         ClaimEnded=5,
         EffectFailed=10,
         QuotaMoved=5,

@@ -45,12 +45,12 @@ class Starts(Struct):
         later = {priority: _from_each(begun) for priority, begun in by_priority.items()}
 
         def of(number: int, priority: int) -> Vector:
-            found: Vector = {}
+            amounts_passed: Vector = {}
             for other, (numbers, amounts) in later.items():
                 at = bisect_right(numbers, number)
                 if other <= priority and at < len(numbers):
-                    add_into(found, amounts[at])
-            return found
+                    add_into(amounts_passed, amounts[at])
+            return amounts_passed
 
         return of
 
