@@ -131,6 +131,8 @@ class _Team(Struct):
 
 _WIDTHS = 8
 """A job has aged once later work of so many times its own width has been placed."""
+_EARLIER_MS = 600_000
+"""By the rule of earlier builds a job has aged after such a time without places."""
 
 
 class _Vain(Struct):
@@ -180,6 +182,7 @@ class _Claims:
                     vain = self._vain.get(event.ref.uid) if event.ref is not None else None
                     if vain is not None:
                         aged = vain.turn or vain.aged or vain.over > stored.commit.in_seq or self._passed(event, vain)
+                        aged = aged or stored.commit.at - vain.since >= _EARLIER_MS
                         yield "I3", aged, f"nodes are kept for {event.gang}, and only {vain.passed} passed it"
                         vain.passed, vain.turn = {}, False
                     self._claims[key] = event
