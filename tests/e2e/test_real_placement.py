@@ -7,7 +7,7 @@ from pathlib import Path
 from kit import facts
 from kit.cluster import NODES, Cluster, document_job
 from kit.controlplane import ControlPlane
-from kit.gangs import room
+from kit.gangs import add_node, room
 from kit.kubeclient import Object
 from kit.muster import running
 from kit.story import rayjob
@@ -104,30 +104,27 @@ async def test_a_big_gang_claims_nodes_that_small_ones_keep_full(
             await cluster.until(lambda name=name: cluster.running(name), 90.0, f"{name} to run")  # type: ignore[misc]
         await cluster.submit(job("big", "5"))
         await cluster.until(lambda: muster.happened(GangDeferred, "big"), 90.0, "it to find no places")
-        # On a node too small for the big one, work of eight times its width passes it.
-        passing = [f"passing-{index}" for index in range(20)]
-        async with room(cluster, three={"cpu": "4"}):
-            for before, name in zip(("", *passing), passing, strict=False):
-                if before:
-                    await cluster.delete_job(before)
-                await cluster.submit(job(name, "2"))
-                await cluster.until(lambda name=name: muster.happened(GangAdmitted, name), 90.0, f"{name} to pass")  # type: ignore[misc]
-            await cluster.until(lambda: muster.happened(NodesClaimed, "big"), 90.0, "it to claim nodes")
-            await cluster.delete_job(small[0])
-            await cluster.until(lambda: muster.happened(QuotaReleased, small[0]), 90.0, "its room to be free")
-            await cluster.submit(job("late", "2"))
+        # On nodes too small for the big one, work of eight times its width passes it.
+        passing = [f"passing-{index}" for index in range(28)]
+        for name in passing:
+            await add_node(cluster, f"node-{name}", {"cpu": "4"})
+            await cluster.submit(job(name, "2"))
+        await cluster.until(lambda: muster.happened(NodesClaimed, "big"), 90.0, "it to claim nodes")
+        await cluster.delete_job(small[0])
+        await cluster.until(lambda: muster.happened(QuotaReleased, small[0]), 90.0, "its room to be free")
+        await cluster.submit(job("late", "2"))
 
-            async def told() -> bool:
-                return "are kept for video/big" in await cluster.message("late")
+        async def told() -> bool:
+            return "are kept for video/big" in await cluster.message("late")
 
-            await cluster.until(told, 90.0, "the later job to say which gang the free places are kept for")
-            assert not await muster.happened(GangAdmitted, "late")
-            for name in small[1:]:
-                await cluster.delete_job(name)
-            await cluster.until(lambda: cluster.running("big"), 150.0, "the big one to run")
-            assert [each.outcome for each in await muster.happened(NodesClaimEnded, "big")] == ["placed"]
-            await cluster.until(lambda: cluster.running("late"), 150.0, "the late one to run beside it")
-            # Until all the room was there neither of them was let in.
-            admitted = [event.ref.name for event in await muster.happened(GangAdmitted)]
-            assert sorted(admitted) == sorted(["big", "late", *small, *passing])
-            assert small_pods_before(await muster.commits(), "late") == set()
+        await cluster.until(told, 90.0, "the later job to say which gang the free places are kept for")
+        assert not await muster.happened(GangAdmitted, "late")
+        for name in small[1:]:
+            await cluster.delete_job(name)
+        await cluster.until(lambda: cluster.running("big"), 150.0, "the big one to run")
+        assert [each.outcome for each in await muster.happened(NodesClaimEnded, "big")] == ["placed"]
+        await cluster.until(lambda: cluster.running("late"), 150.0, "the late one to run beside it")
+        # Until all the room was there neither of them was let in.
+        admitted = [event.ref.name for event in await muster.happened(GangAdmitted)]
+        assert sorted(admitted) == sorted(["big", "late", *small, *passing])
+        assert small_pods_before(await muster.commits(), "late") == set()
