@@ -123,7 +123,6 @@ def test_the_histories_are_worth_something() -> None:
         WorkloadAdopted=50,
         SuspensionOrdered=10,
         ObjectUnreadable=50,
-        NodesClaimed=3,
         GangDeferred=30,
         PlacesFound=10,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from kit.idled import Idled
 from kit.traces import trace
-from muster.core.preemption.passing import MULTIPLE
+from muster.model.quota import WIDTHS_TO_AGE
 from muster.tracesim.runner import Options, simulate
 
 HOUR_S = 3600
@@ -56,7 +56,7 @@ def test_a_day_with_a_job_as_wide_as_the_cluster(tmp_path, others):
         assert started > DAY_S - 1800
         assert sum(waits) / len(waits) <= 60
     else:  # Later jobs pass it, and at most half an hour later all have ended that ran then.
-        passed_s = MULTIPLE * sum(SHORT[:2]) / 2 / 0.7
+        passed_s = WIDTHS_TO_AGE * sum(SHORT[:2]) / 2 / 0.7
         assert started - came <= 1.2 * passed_s + 1800
 
 
