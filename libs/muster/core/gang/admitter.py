@@ -83,15 +83,11 @@ class GangAdmitter(Stage[AdmitterState]):
             yield from self._served(state, view, placer, ordered, mine - ordered.keys())  # else nothing is placed
         owed = [claim for claim in claims if nodeclaims.is_owed(state, claim)]
         yield from self._claimants(state, view, placer, owed)
-        plain = [
-            reservation
-            for reservation in state.reservations.values()
-            if not reservation.room_until and reservation.ref.uid not in mine and reservation.ref.uid not in ordered
-        ]
+        others = [claim for claim in claims if claim not in owed]
         if state.placement.strategy is not None:
-            yield from self._owed(state, view, placer, plain, before_claims=len(owed) < len(claims))
-        yield from self._claimants(state, view, placer, [claim for claim in claims if claim not in owed])
-        if state.placement.strategy is None:
+            yield from self._others(state, view, placer, {*mine, *ordered}, others)
+        else:
+            yield from self._claimants(state, view, placer, others)
             native = state.placement.mode == "native"
             for uid, reservation in state.reservations.items():
                 gang = state.gangs.get(uid)
@@ -101,9 +97,6 @@ class GangAdmitter(Stage[AdmitterState]):
                         together=together(gang.pod_sets) if native and gang is not None else 0,
                         nodes=queued_as(state.queued, uid).nodes,
                     )
-        else:
-            borrow = [reservation for reservation in plain if not reservation.owed]
-            yield from self._borrowers(state, view, placer, borrow, claimed=bool(claims))
         yield from placer.decisions_due()
 
     @staticmethod
@@ -140,34 +133,38 @@ class GangAdmitter(Stage[AdmitterState]):
                 yield from placelines.claimed(state, view, uid)
                 view.undo(mark)
 
-    @staticmethod
-    def _owed(
-        state: AdmitterState, view: View, placer: PodGangPlacer, plain: Sequence[Reservation], *, before_claims: bool
+    def _others(
+        self,
+        state: AdmitterState,
+        view: View,
+        placer: PodGangPlacer,
+        kept: Container[str],
+        claims: Sequence[NodeClaim],
     ) -> Iterator[Decision]:
-        """The jobs with quota within a guarantee, without kept places. Nodes claimed by others are open to these
-        jobs, and to unplaced jobs within a guarantee.
+        """The jobs with quota and without kept places: first jobs within a guarantee, then unplaced jobs within a
+        guarantee, then borrowers. The nodes claimed by gangs that borrow (``claims``) are open to a guarantee.
         """
         hopeless: dict[str, Shortage] = {}
+        """Request without a place -> shortage: no further job with the same request is tried in this commit."""
+        plain = [
+            reservation
+            for reservation in state.reservations.values()
+            if not reservation.room_until and reservation.ref.uid not in kept
+        ]
         for reservation in plain:
             if reservation.owed:
                 yield from _tried(state, view, reservation, hopeless, placer)
-        if before_claims:
-            yield from _owed_first(state, view)
-
-    @staticmethod
-    def _borrowers(
-        state: AdmitterState, view: View, placer: PodGangPlacer, borrow: Sequence[Reservation], *, claimed: bool
-    ) -> Iterator[Decision]:
-        """The jobs with quota and without kept places that borrow, after unplaced jobs within a guarantee."""
-        hopeless: dict[str, Shortage] = {}
-        """Request without a place -> shortage: no further job with the same request is tried in this commit."""
-        mark, acted = view.mark(), False
-        trials = [placelines.owed_first(state, view)] if borrow and not claimed else []
-        for decision in chain(*trials, *(_tried(state, view, reservation, hopeless, placer) for reservation in borrow)):
+        borrow, mark, acted = [reservation for reservation in plain if not reservation.owed], view.mark(), False
+        trials = [placelines.owed_first(state, view)] if borrow or claims else []
+        claimants = self._claimants(state, view, placer, claims)
+        tried = (_tried(state, view, reservation, hopeless, placer) for reservation in borrow)
+        for decision in chain(*trials, claimants, *tried):
             acted = True
             yield decision
         if not acted:
             view.undo(mark)
+            for claim in reversed(claims):
+                nodeclaims.keep(view, claim.places, placer.asks_of_claim(claim))
 
     @staticmethod
     def _claimants(
@@ -239,16 +236,6 @@ class GangAdmitter(Stage[AdmitterState]):
         if leaked:
             violations.append(Violation("I3", f"places are held without an admission: {leaked[:5]}"))
         return [*violations, *binding.check(state)]
-
-
-def _owed_first(state: AdmitterState, view: View) -> Iterator[Decision]:
-    """Unplaced jobs within a guarantee that have room are tried again; without such a job the view is as before."""
-    mark, acted = view.mark(), False
-    for decision in placelines.owed_first(state, view):
-        acted = True
-        yield decision
-    if not acted:
-        view.undo(mark)
 
 
 def _fits(state: AdmitterState, view: View, uid: str) -> bool:
