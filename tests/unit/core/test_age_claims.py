@@ -55,7 +55,7 @@ def test_a_job_ages_when_enough_later_work_has_started_before_it(queue: str) -> 
     scene.lines("job b/huge cpu=8 prio=1", f"job {queue}/wide cpu=4", f"time +{24 * HOUR_S}s")
     scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     assert opened(scene) == []
-    scene.lines(f"follow b/x3 cpu=2 times={1}")
+    scene.lines("follow b/x3 cpu=2 times=1")
     assert opened(scene) == ["wide"]
     end(scene, "b/x0", "b/x1")
     scene.runs(f"{queue}/wide")
@@ -98,7 +98,7 @@ def test_a_job_that_ran_comes_anew() -> None:
         scene.runs(name)
     scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     assert opened(scene) == []
-    scene.lines(f"follow b/x3 cpu=2 times={1}")
+    scene.lines("follow b/x3 cpu=2 times=1")
     assert opened(scene) == ["wide"]
 
 
@@ -108,7 +108,7 @@ def test_what_has_passed_a_job_is_kept_in_snapshots() -> None:
     scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     seat = scene.bench.seats["preemptor"]
     scene.bench.seats["preemptor"] = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
-    scene.lines(f"follow b/x3 cpu=2 times={1}")
+    scene.lines("follow b/x3 cpu=2 times=1")
     assert opened(scene) == ["wide"]
     scene.bench.sound()
 

@@ -52,7 +52,8 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)
     podgangs.passed(state.pods, event.gangs)
-    nodeclaims.passed(state, came, 0, amounts)
+    if amounts:
+        nodeclaims.passed(state, came, 0, amounts)
 
 
 def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:

@@ -86,7 +86,7 @@ def _look(state: AdmitterState) -> None:
     passed_by, state.starts = state.starts.passed(), Starts()
     for uid, claimant in state.waits.items():
         add_into(claimant.passed, passed_by(claimant.since, -queued_as(state.queued, uid).rank[0]))
-        gang = state.gangs.get(uid)
+        gang = state.gangs.get(uid) if claimant.passed else None
         if gang is not None and has_aged(state, claimant, asks_of(state, gang)):
             state.aged[uid] = None
     for claimant in (state.pods.gangs[key].claimant for key in state.pods.open):

@@ -25,6 +25,7 @@ from muster.model.demand import Demand
 LEAVING_MS = 30_000
 """The time until the release of quota, for an ended or evicted job."""
 WAITS_MS = 600_000
+"""The wait of a head after which no job passes it: later jobs are left out, and would make the head late."""
 MAX_STARTS = 50_000
 """The most jobs started in a projection: jobs behind these have no time."""
 

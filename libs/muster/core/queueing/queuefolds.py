@@ -369,14 +369,15 @@ def claims_changed(
     at: Position,
     event: ClaimOpened | EvictionOrdered | VictimStays | EffectFailed | WorkersKept | ClaimEnded,
 ) -> Iterable[str]:
-    if isinstance(event, ClaimOpened | EvictionOrdered):
-        queues.ledger.ordered(event, at.at)
-    elif isinstance(event, ClaimEnded):
-        queues.ledger.end_claim(event.ref.uid)
-    elif not (isinstance(event, EffectFailed) and event.action != "suspend") and not (
-        isinstance(event, WorkersKept) and event.unasked
-    ):
-        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    match event:
+        case ClaimOpened() | EvictionOrdered():
+            queues.ledger.ordered(event, at.at)
+        case ClaimEnded():
+            queues.ledger.end_claim(event.ref.uid)
+        case VictimStays() | EffectFailed(action="suspend") | WorkersKept(unasked=False):
+            queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+        case _:
+            pass
     return ()
 
 

@@ -17,7 +17,7 @@ other suspension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from msgspec import structs
@@ -221,10 +221,9 @@ def reservation_of_move(
 
 
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
-    """Claims without a reason, or without progress for too long; most other claims wait for leaving victims."""
-    claims, due = state.ledger.claims, state.due_end
-    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged or uid in due]
-    for claim in may:
+    """Claims without a reason, or without progress for too long."""
+    due = state.due_end
+    for claim in _may_end(state, due):
         outcome, until = why_over(state, claim) if claim.uid in due else None, expires_at(state, claim)
         if outcome is None and until is not None and state.now >= until:
             outcome = "expired" if claim.firm else "idle"
@@ -235,10 +234,14 @@ def ends(state: AccountantState) -> Iterator[ClaimEnded]:
 
 def expiries(state: AccountantState) -> Iterator[int]:
     """Log times (ms) at which claims without progress end."""
-    claims = state.ledger.claims
-    may = [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged]
-    times = (expires_at(state, claim) for claim in may)
+    times = (expires_at(state, claim) for claim in _may_end(state))
     return (at for at in times if at is not None)
+
+
+def _may_end(state: AccountantState, due: Container[str] = ()) -> list[Claim]:
+    """The claims that time may end, and the claims due to end. Most other claims wait for leaving victims."""
+    claims = state.ledger.claims
+    return [claim for uid, claim in claims.by_uid.items() if not claim.victims or uid in claims.aged or uid in due]
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:

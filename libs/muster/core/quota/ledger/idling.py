@@ -20,6 +20,7 @@ BUDGET_MS = DAY_MS // 50
 """
 
 IDLE_PART = 1000
+"""One part of so many may be idle for age at a node, on average."""
 
 _NOTHING: Mapping[str, int] = {}
 
