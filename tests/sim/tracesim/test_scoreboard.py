@@ -25,7 +25,7 @@ LOST, EVICTIONS, UNSERVED = 4, 5, 6
 
 BOUNDS = {
     "off": {"ratio": 1.04, "worst": 1.13, "lost": 1.0, "unserved": 0.3, "evictions": 6},
-    "pack": {"ratio": 1.04, "worst": 1.14, "lost": 1.0, "unserved": 28.0, "evictions": 8},
+    "pack": {"ratio": 1.04, "worst": 1.14, "lost": 1.0, "unserved": 0.3, "evictions": 8},
 }
 """placement -> completion / better peer (geometric mean, worst family), lost GPU-h / Kueue's, unserved GPU-h of all
 families, most evictions of one job

@@ -7,7 +7,7 @@ about jobs, PriorityClasses, Queues and QueueUnits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, assert_never
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, back_to, is_current, job_from, withdraw
+from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger.books import ask_of, charge_of, claimant_of
 from muster.core.quota.ledger.quotaledger import waits
 from muster.core.quota.trees.rules import union
@@ -271,7 +272,21 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
             left = queues.jobs.pop(uid)
     queues.resumed.pop(uid, None)
     _waits_after(queues, at, event, left)
-    return (uid,)
+    return (uid, *(_owed_again(queues, charge.queue) if charge is not None else ()))
+
+
+def _owed_again(queues: Queues, queue: str) -> Iterator[str]:
+    """Borrowers without places that a guarantee covers from now on, because a queue uses less: they are queued again,
+    because jobs within a guarantee find places that borrowers do not.
+    """
+    above = chain_of(queue)[:-1]
+    for uid, unplaced in queues.unplaced.items() if above else ():
+        demand = unplaced.borrows
+        if demand is None or unplaced.found or chain_of(unplaced.queue)[-2:-1] != above[-1:]:
+            continue
+        if queues.ledger.owed(unplaced.queue, demand):
+            queues.unplaced[uid] = replace(unplaced, found=True)
+            yield uid
 
 
 def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job | None) -> None:
@@ -292,6 +307,7 @@ def _waits_after(queues: Queues, at: Position, event: QuotaReleased, left: Job |
                     left.place,
                     left.queued_at,
                     flavors=left.demand.flavors,
+                    borrows=None if event.owed else left.demand,
                 )
                 if left.demand.flavors:
                     queues.passed.setdefault(uid, {})[flavors_text(left.demand.flavors)] = event.attempt

@@ -70,13 +70,15 @@ class WaitsForNodes(Struct, frozen=True):
     queued_at: int = 0
     """The queueing time, ms since the epoch: the job comes back to its old place."""
     found: bool = False
-    """Room was found: the job is queued again."""
+    """Room was found, or a guarantee covers the job from now on: the job is queued again."""
     short: bool = False
     """Victims may leave for the job, and its quota was short at the time: the job is queued again if quota is still
     short.
     """
     flavors: Flavors = {}
     """The flavors of the attempt."""
+    borrows: Demand | None = None
+    """The demand, where no guarantee covered it under this attempt."""
 
 
 class Queues(Struct):
