@@ -50,6 +50,8 @@ class JobRun(Struct):
     outcome: RunEnd = ""
     ordered: int = -1
     """When its eviction was ordered."""
+    claimant: str = ""
+    """For which job."""
 
 
 class JobHistory(Struct):
@@ -202,7 +204,7 @@ class History:
                 job.evicted_by.append(event.ref.uid)
                 run = job.open_run()
                 if run is not None:
-                    run.ordered = now
+                    run.ordered, run.claimant = now, event.ref.uid
                 job.reason = "evicted"
 
     def _started(self, now: int, event: WorkloadStarted) -> None:

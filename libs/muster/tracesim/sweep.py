@@ -105,8 +105,8 @@ class Sweep:
         self.asked = dict.fromkeys(trace.cluster.leaves, 0)
         self.preemptible: dict[str, dict[int, int]] = {path: {} for path in trace.cluster.leaves}
         """queue -> GPUs of a gang -> how many such gangs run and may be evicted"""
-        self.leaving: dict[str, int] = {}
-        """GPUs of the jobs that are evicted and have not stopped yet."""
+        self.leaving: dict[str, str] = {}
+        """job that is evicted and has not stopped yet -> the job for which it leaves"""
         self.waiting: dict[str, dict[int, int]] = {path: {} for path in trace.cluster.leaves}
         """queue -> GPUs of a gang -> how many such gangs wait"""
         self.heads = {
@@ -157,7 +157,7 @@ class Sweep:
             self._unwait(at, job)
             self._runs(job, 1)
         elif kind == ORDER:
-            self.leaving[uid] = job.gpus
+            self.leaving[uid] = next(run.claimant for run in self.history.jobs[uid].runs if run.ordered == at)
         elif kind == USELESS:
             self.useful -= job.gpus
         elif kind == STOP:
@@ -212,16 +212,25 @@ class Sweep:
 
     def _unserved(self, rooms: Mapping[str, int]) -> int:
         """GPUs of waiting gangs within their queue's min that are free, or used by queues above their min: whole jobs
-        leave such a queue as long as it is above.
+        leave such a queue as long as it is above. Gangs for which jobs leave are served, from free GPUs too: peers
+        admit such a gang with the order of the evictions.
         """
-        fitting = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
+        gone = sum(self.trace.by_id[uid].gpus for uid in self.leaving)
+        served = [self.trace.by_id[uid] for uid in dict.fromkeys(self.leaving.values()) if uid in self.history.jobs]
+        served = [job for job in served if self.heads[job.queue].has(job.id)]
+        open_rooms = dict(rooms)
+        for job in served:
+            open_rooms[job.queue] = open_rooms.get(job.queue, 0) - job.gpus
+        fitting = sum(min(self._fitting(path, room, served), room) for path, room in open_rooms.items() if room > 0)
         over = sum(_whole(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
         free = max(self.capacity - sum(self.used.values()), 0) if over else 0
-        return max(min(fitting - sum(self.leaving.values()), over + free), 0)  # these evictions are under way
+        beyond = max(gone, sum(job.gpus for job in served))
+        return max(min(fitting, over + free - beyond), 0)
 
-    def _fitting(self, path: str, room: int) -> int:
-        """GPUs of the gangs waiting in a queue that are no larger than so much."""
-        return sum(size * count for size, count in self.waiting[path].items() if size <= room)
+    def _fitting(self, path: str, room: int, served: Iterable[TraceJob]) -> int:
+        """GPUs of the gangs waiting in a queue that are no larger than so much and not served."""
+        fitting = sum(size * count for size, count in self.waiting[path].items() if size <= room)
+        return fitting - sum(job.gpus for job in served if job.queue == path and job.gpus <= room)
 
 
 def _whole(sizes: Mapping[int, int], over: int) -> int:
@@ -267,6 +276,10 @@ class _Heads:
         self._waiting[job.id] = job.gpus
         heappush(self._heap, (-job.priority, job.submit, order, job.id))
         self._update(at)
+
+    def has(self, uid: str) -> bool:
+        """Whether a job waits."""
+        return uid in self._waiting
 
     def remove(self, at: int, job: TraceJob) -> None:
         self._waiting.pop(job.id, None)

@@ -117,6 +117,17 @@ def test_a_job_that_straddles_the_min_of_its_queue_keeps_another_from_all_that_i
     assert measure(made, past).guarantee_violation_gpu_s == 180
 
 
+def test_a_gang_whose_victims_leave_is_served_and_others_are_not(tmp_path):
+    """4 of 6 free and owed to z: it waits for one victim, and v beside it is not served."""
+    cluster = {"nodes": [{"count": 1, "gpus": 8}], "queues": {"a": {"min": 1}, "b": {"min": 7}}}
+    made = trace(tmp_path, cluster, "x,a,2,0,100\nw,a,2,0,100\nz,b,6,10,10\nv,b,1,20,10")
+    evicted = lived("x", "a", 2, 0, (0, 40, "evicted"), (100, 200, "finished"))
+    evicted.runs[0].ordered, evicted.runs[0].claimant = 10_000, "z"
+    others = lived("w", "a", 2, 0, (0, 100, "finished")), lived("z", "b", 6, 10, (40, 50, "finished"))
+    past = history(8, evicted, *others, lived("v", "b", 1, 20, (40, 50, "finished")))
+    assert measure(made, past).guarantee_violation_gpu_s == 20
+
+
 def test_what_cannot_be_taken_back_violates_no_guarantee(tmp_path):
     header = "job_id,queue,gpus,submit_s,duration_s,preemptible"
     made = trace(tmp_path, TWO, "x,a,4,0,100,no\ny,b,1,10,10,yes", header=header)
