@@ -83,6 +83,8 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
 
     A job that declares to leave before this time may pass the claimant.
     """
+    idles_ms: int = 0
+    """With ``age``: how long the claimed amounts may be idle; then the claim ends."""
 
 
 class PlanStale(Decision, frozen=True, kw_only=True):

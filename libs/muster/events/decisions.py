@@ -243,6 +243,8 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """The claimant's priority, where victims of its own queue have a lower priority; otherwise None."""
     placement: str = ""
     """The layout of the pods on nodes, as in QuotaReserved."""
+    idles_ms: int = 0
+    """With ``age``: how long the claimed amounts may be idle for the job."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):

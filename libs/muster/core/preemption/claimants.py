@@ -182,7 +182,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     others, and a job too large for empty nodes. A claim moves up where other jobs have filled a higher node meanwhile:
     otherwise these jobs could keep the claimant out for ever.
     """
-    ledger, owing = state.queues.ledger, Owing(state.queues.ledger)
+    ledger, owing, expected = state.queues.ledger, Owing(state.queues.ledger), dict[Shortfall, int | None]()
     for job in _aged_jobs(state):
         shape, own = state.queues.book.shapes[job.shape], ledger.claims.by_uid.get(job.ref.uid)
         if shape.denial is None or state.is_gated(job.ref.uid) or not state.in_turn(job):
@@ -200,10 +200,20 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if not is_current(state.queues, job) or owing.beside(job.queue, job.demand) is not None:
             continue
+        if own is None and not _in_time(state, job, top, expected):
+            continue
         site = nodes_for(state, job)
         if site is None or site.may_ever_fit():
             return shape, job, top
     return None
+
+
+def _in_time(state: PreemptorState, job: Job, top: Shortfall, expected: dict[Shortfall, int | None]) -> bool:
+    """Whether quota held for the job is expected to be idle for no longer than it may. ``expected``: known answers."""
+    if top not in expected:
+        expected[top] = state.passing.expected_idle(top, state.queues.ledger, state.now)
+    idle = expected[top]
+    return idle is not None and idle <= top.asked * state.passing.idles_ms(job.ref.uid, state.now)
 
 
 def _aged_jobs(state: PreemptorState) -> Iterator[Job]:

@@ -4,6 +4,9 @@ Work passes a waiting job when it came to wait later and starts earlier. It pass
 share. Work of higher priority does not count. A job is *aged* once ``WIDTHS_TO_AGE`` times its own width has passed it.
 Where jobs start in the order of coming no job ages, however long the line is.
 
+Quota held for an aged job is idle until enough has ended. It may be idle for a tenth of the time that the job has
+waited, and is not held where that is expected to be too short: work is expected to run for as long again as it has run.
+
 Starts are counted together. Once an eighth of a node's limit has started there, the node looks at the jobs that wait
 below it.
 """
@@ -18,8 +21,13 @@ from muster.core.laterstarts import LaterStart, Starts
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of
+from muster.core.quota.ledger.quotaledger import Ledger
+from muster.model.demand import Shortfall
 from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into
+
+WAIT_PART = 10
+"""Quota may be idle for a job for one part in so many of the time that the job has waited."""
 
 
 class Arrival(Struct):
@@ -27,6 +35,8 @@ class Arrival(Struct):
 
     number: int
     """The place in the order of coming; a job stopped in its run counts as a new one."""
+    since: int = 0
+    """Log time (ms): of the first queueing under this number; of the admission, for a job that runs."""
     passed: dict[str, Vector] = field(default_factory=dict)
     """node -> the amounts that have passed the job there, as of the node's last look"""
 
@@ -44,17 +54,20 @@ class Passing(Struct):
     """node with a limit -> its starts"""
     aged: dict[str, None] = field(default_factory=dict)
     """uids of waiting jobs that have aged at some node, as of the last looks"""
+    running: dict[str, None] = field(default_factory=dict)
+    """uids of admitted jobs, in the order of admission"""
 
-    def comes(self, uid: str) -> None:
+    def comes(self, uid: str, now: int) -> None:
         """A job is queued; where it has not run since it was queued first, it keeps its number."""
         if uid not in self.arrivals:
             self.came += 1
-            self.arrivals[uid] = Arrival(self.came)
+            self.arrivals[uid] = Arrival(self.came, now)
 
-    def started(self, job: Job, queues: Queues) -> None:
+    def started(self, job: Job, queues: Queues, now: int) -> None:
         arrival = self.arrivals.get(job.ref.uid)
         if arrival is None:
             return
+        arrival.since, self.running[job.ref.uid] = now, None
         arrival.passed.clear()
         self.aged.pop(job.ref.uid, None)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
@@ -72,6 +85,26 @@ class Passing(Struct):
         """The job was stopped in its run, or is gone."""
         self.arrivals.pop(uid, None)
         self.aged.pop(uid, None)
+        self.running.pop(uid, None)
+
+    def idles_ms(self, uid: str, now: int) -> int:
+        """How long quota may be idle for a waiting job."""
+        return (now - self.arrivals[uid].since) // WAIT_PART
+
+    def expected_idle(self, top: Shortfall, ledger: Ledger, now: int) -> int | None:
+        """What is idle of the short resource, times ms, until its node has room; None without an expected end. Work
+        that was never queued is not expected to end.
+        """
+        below, free, idle, at = f"{top.path}/", max(top.asked - top.missing, 0), 0, now
+        for uid in reversed(self.running):
+            if free >= top.asked:
+                break
+            charge = ledger.charges.get(uid)
+            if charge is not None and (charge.queue == top.path or charge.queue.startswith(below)):
+                began = self.arrivals[uid].since
+                idle += free * (at - began)
+                free, at = free + counted(charge.demand).get(top.resource, 0), began
+        return idle if free >= top.asked else None
 
     def in_order(self) -> list[str]:
         """The aged jobs that still wait; the first to come is first."""

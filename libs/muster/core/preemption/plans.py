@@ -277,7 +277,8 @@ def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Dec
 def hold(state: PreemptorState, shape: Shape, job: Job, top: Shortfall) -> Decision:
     """A proposal to hold released quota for the claimant, up to the uppermost limit that refuses the job."""
     cause = shape.denial.cause if shape.denial is not None else job.cause
-    return _proposal(state, job, cause, top, kind="age")
+    idles_ms = state.passing.idles_ms(job.ref.uid, state.now)
+    return replace(_proposal(state, job, cause, top, kind="age"), idles_ms=idles_ms)
 
 
 Withheld = Literal["", "reclaim_disabled"]

@@ -176,7 +176,7 @@ def admitted(state: PreemptorState, at: Position, event: GangAdmitted) -> None:
         state.ends.decided[event.ref.uid] = at.at
         job = state.queues.jobs.get(event.ref.uid)
         if job is not None:  # None where it ran before it was seen.
-            state.passing.started(job, state.queues)
+            state.passing.started(job, state.queues, at.at)
 
 
 def effect_applied(state: PreemptorState, at: Position, event: EffectApplied) -> None:
@@ -245,11 +245,11 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.supply += 1
 
 
-def queued(state: PreemptorState, _at: Position, event: WorkloadQueued) -> None:
+def queued(state: PreemptorState, at: Position, event: WorkloadQueued) -> None:
     """A new attempt asks for other amounts, or elsewhere: gates of the last attempt are void."""
     state.gates.pop(event.ref.uid, None)
     if event.ref.uid in state.queues.workloads:
-        state.passing.comes(event.ref.uid)
+        state.passing.comes(event.ref.uid, at.at)
 
 
 def changed(state: PreemptorState, uid: str) -> None:

@@ -313,7 +313,7 @@ def answers(state: AccountantState) -> Iterator[Decision]:
         short = proposed.short or _refusal(state, proposed)
         path, resource = (short.path, short.resource) if short is not None else ("", "")
         if proposed.kind == "age":
-            opened = ClaimOpened(**common, top=path)
+            opened = ClaimOpened(**common, top=path, idles_ms=proposed.idles_ms)
             promised = promised_at(state, claim_of(opened, state.now))
             yield structs.replace(opened, promised=promised) if promised else opened
         elif not (proposed.victims or proposed.partial):

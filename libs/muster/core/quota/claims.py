@@ -37,6 +37,8 @@ MAX_NAMED = 5
 
 # --- claim ------------------------------------------------------------------------------------------------------------
 
+RESTS = 200
+"""A node rests from claims for age so many times as long as the amounts of the last claimant were idle."""
 
 LEAVES_WITHIN_MS = 3_600_000
 """How long a suspended victim may take to leave before other victims are suspended instead."""
@@ -89,6 +91,8 @@ class Claim(Struct):
     """For age: amounts that were idle for the claim while other jobs asked for them, times ms."""
     idle_until: int = 0
     """Log time (ms) up to which ``idle`` is counted."""
+    idles_ms: int = 0
+    """For age: how long the amounts of the claimant may be idle."""
 
     @property
     def uid(self) -> str:
@@ -98,6 +102,11 @@ class Claim(Struct):
     def firm(self) -> bool:
         """Whether the claim holds quota against every other job; an age claim does not against jobs with owed quota."""
         return self.kind != "age"
+
+    def idled_ms(self) -> int:
+        """For how long the amounts of the claimant were idle, in the resource with the most."""
+        asked = counted(self.demand)
+        return max((idle // asked[name] for name, idle in self.idle.items() if asked.get(name)), default=0)
 
     @property
     def awaits(self) -> bool:
@@ -178,13 +187,6 @@ def is_down(groups: Counts, left: Counts) -> bool:
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
-class IdleRest(Struct, frozen=True):
-    """What was idle for the last age claim of a node, and the log time (ms) of the claim's end."""
-
-    idle: Vector
-    since: int
-
-
 class Claims(Struct):
     """All claims in force, and the sums of the held quota."""
 
@@ -202,14 +204,14 @@ class Claims(Struct):
     """The quota of all claims."""
     going: dict[str, Leaver] = field(default_factory=dict)
     """uid -> how the victim leaves, and has not left yet; also after the end of its claim, but for workers"""
-    rested: dict[str, IdleRest] = field(default_factory=dict)
-    """node -> the rest after its last age claim"""
+    rests: dict[str, int] = field(default_factory=dict)
+    """node -> log time (ms) until which no quota is held for age there, after its last age claim"""
 
     def copied(self) -> Claims:
         """The same claims, for a forecast of ends."""
         sums = self.firm.copied(), self.promised.copied(), self.total.copied()
         of = {leaf: dict(uids) for leaf, uids in self.of.items()}
-        return Claims(dict(self.by_uid), of, dict(self.aged), *sums, dict(self.going), dict(self.rested))
+        return Claims(dict(self.by_uid), of, dict(self.aged), *sums, dict(self.going), dict(self.rests))
 
     def open(self, claim: Claim) -> None:
         """Hold the claim from here on. An earlier claim of the same claimant is replaced; the new claim takes over its
@@ -218,7 +220,7 @@ class Claims(Struct):
         before = self.end(claim.uid)
         if before is not None:
             if not claim.firm:  # The claim moves up, and has not ended.
-                self.rested.pop(before.top, None)
+                self.rests.pop(before.top, None)
             claim.idle = dict(before.idle)
             claim.victims = before.victims | claim.victims
         self.by_uid[claim.uid] = claim
@@ -238,7 +240,7 @@ class Claims(Struct):
             self.aged.pop(uid, None)
             self._hold(claim, -1)
             if claim.idle and not claim.firm:
-                self.rested[claim.top] = IdleRest(claim.idle, claim.idle_until)
+                self.rests[claim.top] = claim.idle_until + RESTS * claim.idled_ms()
             for victim, leaver in claim.victims.items():
                 if leaver.gives is not None:
                     self.going.pop(victim, None)

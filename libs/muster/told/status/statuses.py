@@ -367,7 +367,7 @@ def _other_flavors(state: ReadState, uid: str, queue: str, priority: int, mine: 
 def _idles(state: ReadState, claim: Claim, resource: str) -> Idles | None:
     if claim.firm:
         return None
-    most = budget(state.queues.ledger, claim.top, resource)
+    most = budget(claim, resource)
     return Idles(claim.opened, claim.idle.get(resource, 0), most)
 
 

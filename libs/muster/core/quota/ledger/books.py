@@ -62,7 +62,7 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     """The claim in force from here on. ``at``: log time (ms) of the event."""
     claim = Claim(event.ref, event.attempt, event.queue, event.demand, event.kind, at, progress=at, idle_until=at)
     if isinstance(event, ClaimOpened):
-        claim.top, claim.promised = event.top, event.promised
+        claim.top, claim.promised, claim.idles_ms = event.top, event.promised, event.idles_ms
     else:
         claim.growth, claim.for_nodes = event.growth, event.for_nodes
         claim.victims = {victim.ref.uid: Leaver(victim.attempt, victim.moves) for victim in event.victims}

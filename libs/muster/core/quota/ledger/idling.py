@@ -1,26 +1,19 @@
 """Quota idle for age claims: counted while a claim is in force, and bounded.
 
 No job is suspended for an age claim, so with long jobs the release of enough quota may take days. Meanwhile earlier
-released quota is idle, though other jobs ask for it. A fiftieth of a day's capacity may be idle for a claim, which then
-ends. After each claim its node rests: no more is held there for age until a thousandth was idle, on average.
+released quota is idle, though other jobs ask for it. The amounts of a claimant may be idle for a tenth of the time that
+it had waited; then the claim ends. After each claim its node rests: no more is held there for age for two hundred times
+as long as the claimant's amounts were idle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.claims import Claim, IdleRest
-from muster.core.quota.demand import chain_of
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.resources import Vector, add_into
-
-DAY_MS = 24 * 3_600_000
-BUDGET_MS = DAY_MS // 50
-"""How long the whole limit of the claim's node may be idle for one claim; a part of the limit may be idle for longer.
-"""
-
-IDLE_PART = 1000
-"""One part of so many may be idle for age at a node, on average."""
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -49,27 +42,21 @@ def spent_at(ledger: Ledger, claim: Claim) -> int | None:
     now = idle_now(ledger, claim)
     times = []
     for name, idle in {**dict.fromkeys(now, 0), **claim.idle}.items():
-        left = budget(ledger, claim.top, name) - idle
+        left = budget(claim, name) - idle
         if left <= 0 or now.get(name):
             times.append(claim.idle_until + (-(-left // now[name]) if left > 0 else 0))
     return min(times, default=None)
 
 
-def budget(ledger: Ledger, path: str, name: str) -> int:
-    """The amount of a resource, times ms, that may be idle for one claim at a node."""
-    return limit_of(ledger, path, name) * BUDGET_MS
+def budget(claim: Claim, name: str) -> int:
+    """The amount of a resource, times ms, that may be idle for a claim."""
+    return counted(claim.demand).get(name, 0) * claim.idles_ms
 
 
 def rests_until(ledger: Ledger, queue: str) -> int:
     """Log time (ms) until which no quota is held for age at some node of a queue; 0 without a rest."""
-    rested = ledger.claims.rested
-    return max((_paid_back_at(ledger, path, rested[path]) for path in chain_of(queue) if path in rested), default=0)
-
-
-def _paid_back_at(ledger: Ledger, path: str, rest: IdleRest) -> int:
-    limits = {name: limit_of(ledger, path, name) for name in rest.idle}
-    took = (rest.idle[name] * IDLE_PART // limit for name, limit in limits.items() if limit)
-    return rest.since + max(took, default=0)
+    rests = ledger.claims.rests
+    return max((rests[path] for path in chain_of(queue) if path in rests), default=0)
 
 
 def limit_of(ledger: Ledger, path: str, name: str) -> int:
