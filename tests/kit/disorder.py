@@ -20,8 +20,9 @@ from muster.core.actuation.intents import Actuator, ActuatorState, Known
 from muster.core.actuation.orders import Order, Outstanding, RetryLater
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.seats import AnySeat, InMemoryCell, Seat
+from muster.core.observed.presence import PATIENCE_MS
 from muster.core.reading.watched import WATCHED, required_of, shards_of
-from muster.core.reading.watcher import PATIENCE_MS, Watcher
+from muster.core.reading.watcher import Watcher
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit

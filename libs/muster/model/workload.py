@@ -205,6 +205,8 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     outgoing: str = ""
     """Name of another one beside it that ends once ``child`` serves (of a RayService that is upgraded)."""
     deleting: bool = False
+    guarded: bool = False
+    """It has the finalizer of its controller: once deleted, it goes when its controller has seen that."""
     busy: bool = False
     """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""
     wishes: Wishes = NO_WISHES

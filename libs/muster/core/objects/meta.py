@@ -279,6 +279,7 @@ class Meta(Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     owner_references: tuple[Owner, ...] = ()
+    finalizers: tuple[str, ...] = ()
     managed_fields: msgspec.Raw = msgspec.Raw()
 
     def writer_of(self, path: str) -> str:

@@ -15,6 +15,11 @@ from muster.events.facts import ChildGone, ChildObserved, PodGone
 from muster.model.resources import Vector, add_into, highest, summed
 from muster.model.workload import SPARK_ROLE, PodState
 
+PATIENCE_MS = 5_000
+"""How long the news of one object may come after the news of another that is newer: the API server promises no order
+between two resources.
+"""
+
 
 def is_alone(pod: PodState, owner_of: Mapping[str, str]) -> bool:
     """Whether a pod is a standalone pod: a pod of no job.

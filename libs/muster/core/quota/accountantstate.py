@@ -70,6 +70,8 @@ class Entry(Struct):
     """The flavors of its pod sets, where the tree tells types of nodes apart."""
     child: str = ""
     """Name of the child in the status of the workload."""
+    guarded: bool = False
+    """The workload has the finalizer of its controller, or had it when the workload was deleted."""
     suspension_recorded: bool = False
     acted: bool = False
     """The controller was seen to act on the newest resume: a later status at rest proves an end."""

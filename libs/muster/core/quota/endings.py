@@ -6,6 +6,7 @@ One rule for all kinds. A kind says only whether its controller's last status is
 
 from __future__ import annotations
 
+from muster.core.observed.presence import PATIENCE_MS
 from muster.core.quota import rayclaims
 from muster.core.quota.accountantstate import AccountantState, Entry, moved
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
@@ -86,7 +87,7 @@ def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> Rele
 
 
 def note_acted(state: AccountantState, entry: Entry) -> None:
-    """Remember whether the controller was seen to act on the newest resume.
+    """Remember whether the controller was seen to act on the newest resume, and whether it has a finalizer there.
 
     The controller writes each status on a certain resourceVersion of the object. A status at rest after a status at
     work proves that the controller has seen the suspension between the two. A status at rest from before the resume
@@ -94,12 +95,14 @@ def note_acted(state: AccountantState, entry: Entry) -> None:
     controller writes the end of a job, so an end proves that the controller has seen the resume.
     """
     workload = state.workloads.get(entry.ref.uid)
+    entry.made = entry.made or state.presence.live_pods(entry.ref.uid) > 0  # Also of a workload that is gone.
     if workload is None:
         return
+    if workload.guarded or not workload.deleting:
+        entry.guarded = workload.guarded
     if not entry.resumed_rv or workload.rv < entry.resumed_rv:
         entry.acted = entry.made = False
         return
-    entry.made = entry.made or state.presence.live_pods(entry.ref.uid) > 0
     if not workload.settled or workload.phase == "finished":
         entry.acted = True
     elif not workload.suspended:
@@ -113,10 +116,19 @@ def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
     if not entry.idle_since:
         return None
     workload = state.workloads.get(entry.ref.uid)
-    if workload is not None and workload.phase == "waiting":
+    if workload is not None and workload.phase == "waiting" and not workload.ends:
         return entry.idle_since + SETTLE_GRACE_MS
     begin = entry.since if _is_seen(state, entry) else entry.idle_since
-    return max(entry.idle_since, begin + CHILD_GRACE_MS)
+    over = max(entry.idle_since, begin + CHILD_GRACE_MS)
+    return min(over, entry.idle_since + PATIENCE_MS) if _is_let_go(state, entry) else over
+
+
+def _is_let_go(state: AccountantState, entry: Entry) -> bool:
+    """Whether the controller has taken its finalizer off the deleted object: no pods will come, and the news of older
+    children comes within PATIENCE_MS, once everything is listed.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    return entry.guarded and state.synced and (workload is None or not workload.guarded)
 
 
 def note_idle(state: AccountantState, entry: Entry) -> None:
@@ -137,11 +149,12 @@ def _certain(state: AccountantState, entry: Entry) -> bool:
     the child, or no child was ever named.
 
     The controller must also have acted on the resume, or have made pods: otherwise the pods of a deleted workload may
-    still come, for as long after the resume as a controller may take.
+    still come. Without this proof the end is certain at the deadline.
     """
-    if not _is_seen(state, entry):
-        return _waited(state, entry, CHILD_GRACE_MS)
-    return entry.acted or entry.made or not entry.resumed_rv or state.now >= entry.since + CHILD_GRACE_MS
+    if _is_seen(state, entry) and (entry.acted or entry.made or not entry.resumed_rv):
+        return True
+    over_at = idle_deadline(state, entry)
+    return over_at is not None and state.now >= over_at
 
 
 def _is_seen(state: AccountantState, entry: Entry) -> bool:

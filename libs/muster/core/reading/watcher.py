@@ -42,10 +42,6 @@ MAX_UID = MAX_NAMESPACE + 1 + MAX_NAME
 """An object without a uid is identified by its namespace and name."""
 
 
-PATIENCE_MS = 5_000
-"""Wait for the news of a parent before an unknown child counts as a workload of its own."""
-
-
 class Reported(Struct):
     """The last report of one object."""
 
@@ -153,8 +149,8 @@ class Watcher(Stage[WatchState]):
     def doubtful(self, state: WatchState, ref: Ref, raw: bytes) -> bool:
         """Whether a new object names a parent without any known relation to the object.
 
-        The parent's own news may still be on its way: the API server promises no order between two resources. So such
-        an object is observed a moment later; see PATIENCE_MS.
+        The parent's own news may still be on its way. So such an object is observed PATIENCE_MS later, before it counts
+        as a workload of its own.
         """
         if self.row.alone is None or bounded(ref).uid in state.objects:
             return False

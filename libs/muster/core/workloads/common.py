@@ -271,10 +271,11 @@ def workload(
     switch: Switch | None = None,
     elastic: Elastic | None = None,
     suspended_at: str = "",
+    finalizer: str = "",
 ) -> Workload:
     """The workload of an object: the fields of its kind, and the metadata common to all kinds.
 
-    ``suspended_at``: the path of the field for suspension.
+    ``suspended_at``: the path of the field for suspension; ``finalizer``: of the controller, empty where it has none.
     """
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
     labels = needs.labels(meta)
@@ -299,6 +300,7 @@ def workload(
         child=life.child[:MAX_NAME],
         outgoing=life.outgoing[:MAX_NAME],
         deleting=bool(meta.deletion_timestamp),
+        guarded=finalizer in meta.finalizers,
         busy=life.busy,
         wishes=wishes(meta.annotations),
         refusal=refusal,

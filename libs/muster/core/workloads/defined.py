@@ -306,6 +306,7 @@ class Reader:
         return workload(
             row.kind, version, meta, life, needs,
             refusal=refusal, switch=switch, elastic=parts.elastic, suspended_at=row.suspend.at,
+            finalizer=row.finalizer,
         )  # fmt: skip
 
     def fill(self, raw: bytes, needs: Needs) -> None:

@@ -153,6 +153,8 @@ class Definition(Form, frozen=True, kw_only=True):
     pods_of: tuple[str, ...] = ()
     """Kinds that own the pods; empty: the kind itself."""
     managed_by: Manager | None = None
+    finalizer: str = ""
+    """The finalizer of the controller: a deleted object is there until its controller has seen the deletion."""
     size_from: str = ""
     """The field that tells the size; a workload without the field is refused."""
     unit_suffix: str | None = None

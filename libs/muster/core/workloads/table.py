@@ -87,6 +87,7 @@ _ROWS = (
         children=(Child("RayCluster"), Child("Job", "{owner}", pods=1, aside=True)),
         pods_of=("RayCluster",),
         managed_by=_KUBERAY,
+        finalizer="ray.io/rayjob-finalizer",
         unit_suffix="-ray-qu",
     ),
     Definition(
@@ -229,6 +230,7 @@ _ROWS = (
         children=tuple(Child(kind) for kind in _WRAPS),
         pods_of=("AppWrapper", *_WRAPS),
         managed_by=Manager("spec.managedBy", ("workload.codeflare.dev/appwrapper-controller",)),
+        finalizer="workload.codeflare.dev/finalizer",
     ),
     Definition(
         kind="Workflow",

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from muster.core.abridging import abridged
 from muster.core.objects.meta import not_decoded, version_of
+from muster.core.observed.presence import PATIENCE_MS
 from muster.core.reading.watched import CONFIGURING, required_of, shards_of
-from muster.core.reading.watcher import PATIENCE_MS, Watcher, WatchState
+from muster.core.reading.watcher import Watcher, WatchState
 from muster.core.workloads.registry import KINDS, defined
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, Commit, CommitKind, Stored

@@ -9,12 +9,12 @@ import pytest
 
 from kit import jobs, ray
 from kit.audits import audit
-from kit.charges import CPU, Cell, admitted_job, cluster_of, pod
+from kit.charges import CPU, Cell, admitted_job, cluster_of, job_pod, pod
 from kit.jobs import Obj
 from muster.core.reading.cluster import read_pod
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import QuotaReleased, WorkloadAdopted
-from muster.events.facts import ChildGone, ChildObserved, PodGone, Synced, WorkloadGone, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodGone, Synced, SyncStarted, WorkloadGone, WorkloadObserved
 from muster.model.keys import Ref
 
 
@@ -180,12 +180,13 @@ def test_a_list_newer_than_the_end_proves_that_a_child_nobody_saw_is_gone(listed
 
 
 @pytest.mark.parametrize("waited", [0, 45, 70])
-@pytest.mark.parametrize("made", [True, False], ids=["its pods were seen", "no pod was seen"])
+@pytest.mark.parametrize("made", ["before its end", "after its end", ""], ids=lambda made: f"pods {made or 'never'}")
 def test_a_job_deleted_before_its_status_followed_the_resume_is_free_once_its_pods_are_gone(
-    made: bool, waited: int
+    made: str, waited: int
 ) -> None:
     """Seen on a bad day: the job ended and was deleted while every service was down; an owner's job was evicted. Its
-    controller has a minute after the resume, not after the news of the deletion.
+    controller has a minute after the resume, not after the news of the deletion. The real job controller makes pods of
+    a Job that was deleted a moment before.
     """
     cell = Cell()
     job: Obj = {
@@ -198,23 +199,108 @@ def test_a_job_deleted_before_its_status_followed_the_resume_is_free_once_its_po
     cell.sees("jobs", job)
     job["spec"]["suspend"] = False
     fact = cell.sees("jobs", job)
-    if made:
-        one = pod(1)
-        one["metadata"]["ownerReferences"] = [
-            {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job-uid", "controller": True}
-        ]
-        seen = cell.sees("pods", one)
+
+    def pods_come_and_go() -> None:
+        seen = cell.sees("pods", job_pod(1))
         cell.bench.facts(PodGone(ref=seen.pod.ref, rv=cell.rv + 1))
+
+    if made == "before its end":
+        pods_come_and_go()
     cell.bench.pass_time(waited * 1000)
     cell.bench.facts(WorkloadGone(ref=fact.workload.ref, rv=cell.rv + 2))
+    if made == "after its end":
+        pods_come_and_go()
 
     def released() -> bool:
         return any(isinstance(event, QuotaReleased) for event in cell.bench.settle())
 
-    assert released() == (made or waited >= 60)
+    assert released() == (bool(made) or waited >= 60)
     if not made and waited < 60:
         assert not [event for event in cell.bench.pass_time((59 - waited) * 1000) if isinstance(event, QuotaReleased)]
         assert [event for event in cell.bench.pass_time(2_000) if isinstance(event, QuotaReleased)]
+
+
+DELETED = "2026-01-01T00:01:00Z"
+AT_ONCE, IN_A_MINUTE = 6, 61
+
+
+def deleted_before_a_child_was_seen(cell: Cell, how: str, *, named: bool) -> None:
+    """A RayJob with KubeRay's finalizer was resumed, and deleted before anything of it was seen."""
+    job = ray.rayjob(ray.words.SUSPENDED, suspend=True, finalizer=how != "without a finalizer")
+    cell.sees("rayjobs", job)
+    job["spec"]["suspend"] = False
+    if named:
+        job["status"] = {"jobDeploymentStatus": "Initializing", "rayClusterName": "j-raycluster-1"}
+    fact = cell.sees("rayjobs", job)
+    if how == "before a list":
+        cell.bench.facts(SyncStarted(kinds=("rayclusters",)))
+    if how.startswith("kept by"):
+        job["metadata"] |= {"deletionTimestamp": DELETED, "finalizers": [ray.words.FINALIZER, "foregroundDeletion"]}
+        cell.sees("rayjobs", job)
+    if how == "kept by the garbage collector":
+        job["metadata"]["finalizers"] = ["foregroundDeletion"]
+        cell.sees("rayjobs", job)
+    elif how != "kept by KubeRay":
+        cell.bench.facts(WorkloadGone(ref=fact.workload.ref, rv=cell.rv + 2, unwatched=how == "not watched"))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["its cluster has a name", "its cluster has no name"])
+@pytest.mark.parametrize(
+    ("how", "free_s"),
+    [
+        ("gone", AT_ONCE),
+        ("kept by the garbage collector", AT_ONCE),
+        ("without a finalizer", IN_A_MINUTE),
+        ("kept by KubeRay", IN_A_MINUTE),
+        ("not watched", IN_A_MINUTE),
+    ],
+)
+def test_a_job_is_free_once_its_controller_has_let_the_deleted_object_go(how: str, free_s: int, *, named: bool) -> None:
+    """Deleted between the resume and its RayCluster: KubeRay makes none any more, and the job was charged for a minute.
+    An object without the finalizer, and one whose finalizer is there, proves nothing.
+    """
+    cell = Cell()
+    deleted_before_a_child_was_seen(cell, how, named=named)
+    before = cell.bench.pass_time((free_s - 2) * 1000)
+    assert not [event for event in before if isinstance(event, QuotaReleased)]
+    assert [event.reason for event in cell.bench.pass_time(2_000) if isinstance(event, QuotaReleased)] == ["gone"]
+    assert not audit(cell.bench.log).violations
+
+
+def test_what_a_controller_made_before_it_let_the_object_go_is_charged_though_its_news_is_late() -> None:
+    """The API server promises no order between two resources."""
+    cell = Cell()
+    deleted_before_a_child_was_seen(cell, "gone", named=False)
+    cell.bench.pass_time(4_000)
+    cell.sees("rayclusters", cluster_of())
+    cell.sees("pods", pod(0))
+    assert not [event for event in cell.bench.pass_time(90_000) if isinstance(event, QuotaReleased)]
+    cell.bench.facts(ChildGone(ref=Ref("RayCluster", "ns", "j-raycluster-1", "cluster-uid"), rv=cell.rv + 1))
+    assert not [event for event in cell.bench.settle() if isinstance(event, QuotaReleased)]
+    cell.bench.facts(PodGone(ref=Ref("Pod", "ns", "p0", "pod-0"), rv=cell.rv + 2))
+    assert [event for event in cell.bench.settle() if isinstance(event, QuotaReleased)]
+
+
+def test_what_a_controller_made_is_not_looked_for_in_a_list_that_is_not_there_yet() -> None:
+    cell = Cell()
+    deleted_before_a_child_was_seen(cell, "before a list", named=True)
+    assert not [event for event in cell.bench.pass_time(30_000) if isinstance(event, QuotaReleased)]
+    cell.bench.facts(Synced(kind="rayclusters", rv=cell.rv + 3))
+    assert [event for event in cell.bench.settle() if isinstance(event, QuotaReleased)]
+
+
+def test_a_job_stopped_by_others_and_deleted_is_free_in_a_minute_without_any_news() -> None:
+    """Nothing more is heard of a job whose finalizers hang."""
+    cell = Cell()
+    job = ray.rayjob(ray.words.SUSPENDED, suspend=True)
+    cell.sees("rayjobs", job)
+    job["spec"]["suspend"] = False
+    cell.sees("rayjobs", job)
+    job["spec"]["suspend"] = True
+    job["metadata"]["deletionTimestamp"] = DELETED
+    cell.sees("rayjobs", job)
+    assert not [event for event in cell.bench.pass_time(59_000) if isinstance(event, QuotaReleased)]
+    assert [event for event in cell.bench.pass_time(2_000) if isinstance(event, QuotaReleased)]
 
 
 @pytest.mark.parametrize("profile", ["ack", "full"])

@@ -355,6 +355,8 @@ def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> 
     uid = event.ref.uid
     state.evictions.pop(uid, None)
     forget(state, uid)
+    if event.unwatched and uid in state.entries:
+        state.entries[uid].guarded = False  # The object is there, with its finalizer.
     _forget(state, at, uid)
     _owner_gone(state, at)
 
