@@ -98,6 +98,8 @@ class Play:
     def __init__(self) -> None:
         self.bench = Bench()
         self.jobs: dict[str, Workload] = {}
+        self.asked: dict[str, dict[str, str]] = {}
+        """job -> the options of its line"""
         self.pools: dict[str, NodePool] = {}
 
     def line(self, text: str) -> None:
@@ -144,6 +146,7 @@ class Play:
         self.bench.facts(PriorityClassObserved(ref=ref, rv=facts.next_rv(), value=int(names[1])))
 
     def _job(self, names: list[str], options: dict[str, str]) -> None:
+        self.asked[names[0]] = options
         namespace, _, name = names[0].rpartition("/")
         changes: dict[str, object] = {k: v for k, v in options.items() if k in ("cpu", "memory", "gpu")}
         if "prio" in options:

@@ -15,7 +15,7 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import KAI_QUEUE, QUOTA_NAME
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
-from muster.events.claims import PlanObjection, PlanStale
+from muster.events.claims import ClaimOpened, PlanObjection, PlanStale
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
     NodesRequestGone,
@@ -35,6 +35,10 @@ from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
 """Leaves and what they are guaranteed of eight cores."""
+
+
+WAITS_S = 17_280
+"""How long a job waits before it ages: quota may be idle for it for a tenth of that."""
 
 
 class Scene(Play):
@@ -67,9 +71,19 @@ class Scene(Play):
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
 
-    def passed(self, wide: int, by: str, cpu: int, run: str = "") -> None:
-        """Jobs like ``by`` follow until a waiting job of so many cores has aged."""
-        self.lines(f"follow {by} cpu={cpu} times={-(-WIDTHS_TO_AGE * wide // cpu)}" + (f" run={run}" if run else ""))
+    def passed(self, wide: int, by: str, cpu: int, run: str = "", waits_s: int = WAITS_S) -> None:
+        """After some time others like them follow all that run, and jobs like ``by`` follow until a waiting job of so
+        many cores has aged: nothing has run for long.
+        """
+        self.lines(f"time +{waits_s}s")
+        charged = self.bench.states["quota_accountant"].ledger.charges
+        for name in [name for name in self.asked if name != by and "." not in name and self.jobs[name].ref.uid in charged]:
+            asks = " ".join(f"{key}={value}" for key, value in self.asked[name].items())
+            self.lines(f"follow {name} times=1 {asks}")
+        held = len(self.bench.happened(ClaimOpened))
+        for _ in range(-(-WIDTHS_TO_AGE * wide // cpu)):
+            if len(self.bench.happened(ClaimOpened)) == held:
+                self.lines(f"follow {by} cpu={cpu} times=1" + (f" run={run}" if run else ""))
 
     def read(self, words: str = "") -> None:
         """The actuator answers the newest look for a refusal of pods. ``words``: of the refuser; empty: none."""

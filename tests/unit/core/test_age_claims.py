@@ -7,7 +7,7 @@ import pytest
 from kit.scenes import Scene
 from kit.words import in_words
 from muster.core.cell.seats import Seat
-from muster.core.quota.ledger.idling import IDLE_PART
+from muster.core.quota.claims import RESTS
 from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
 from muster.model.quota import WIDTHS_TO_AGE
@@ -142,7 +142,7 @@ def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
     fill(scene, "y", 1)
     scene.lines("job a/second cpu=4")
     scene.passed(4, "b/x3", 2)
-    scene.lines(f"time +{IDLE_S * IDLE_PART // 4 - 100}s")
+    scene.lines(f"time +{IDLE_S * RESTS // 2 - 100}s")
     assert opened(scene) == ["first"]
     scene.lines("time +200s")
     assert opened(scene) == ["first", "second"]

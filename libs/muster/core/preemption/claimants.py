@@ -208,12 +208,16 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     return None
 
 
+LEAST_IDLE_MS = 5_000
+"""No quota is held for a job for less time than this."""
+
+
 def _in_time(state: PreemptorState, job: Job, top: Shortfall, expected: dict[Shortfall, int | None]) -> bool:
     """Whether quota held for the job is expected to be idle for no longer than it may. ``expected``: known answers."""
     if top not in expected:
         expected[top] = state.passing.expected_idle(top, state.queues.ledger, state.now)
-    idle = expected[top]
-    return idle is not None and idle <= top.asked * state.passing.idles_ms(job.ref.uid, state.now)
+    idle, may = expected[top], state.passing.idles_ms(job.ref.uid, state.now)
+    return idle is not None and idle <= top.asked * may and may >= LEAST_IDLE_MS
 
 
 def _aged_jobs(state: PreemptorState) -> Iterator[Job]:
