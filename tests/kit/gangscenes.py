@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
-from muster.core.gang.nodeclaims import CLAIM_MS
+from muster.core.gang.nodeclaims import LEAST_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, PodGroupObserved
@@ -174,7 +174,7 @@ def claim_ended(outcome: str) -> tuple[Play, str]:
             play.goes("train-0")
             play.goes("train-1")
         case "expired":
-            play.passes(CLAIM_MS)
+            play.passes(LEAST_MS)
         case "changed":
             claims = [e for stored in play.bench.log for e in stored.commit.events if isinstance(e, NodesClaimed)]
             play.loses(claims[0].places[0].node)

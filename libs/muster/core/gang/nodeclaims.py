@@ -30,8 +30,10 @@ from muster.model.quota import WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into, scaled, summed
 from muster.model.strategies import Strategy
 
-CLAIM_MS = 30 * 60_000
-"""The duration of a claim, and of the pause after the claim before the gang may claim again."""
+WAIT_PART = 5
+"""A claim lasts one part of so many of the time that the gang has waited: room there is idle for half of it, about."""
+LEAST_MS = 5_000
+"""No claim is shorter."""
 MOST = 8
 """Claims at once."""
 
@@ -66,8 +68,8 @@ def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) ->
 
 
 def may_claim_from(claimant: Claimant) -> int:
-    """Log time (ms) from which an aged gang may claim nodes: two claim times after its last claim."""
-    return max(claimant.since, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
+    """Log time (ms) from which an aged gang may claim nodes: again once it has waited three times as long as then."""
+    return claimant.since + 3 * max(claimant.claimed - claimant.since, 0)
 
 
 def passed(state: AdmitterState, came: int, priority: int, amounts: Vector) -> None:
@@ -278,7 +280,8 @@ def _claims(
             return []
     if places is None:
         return []
-    claimed = NodesClaimed(cause=cause, gang=gang, places=places, until=state.now + CLAIM_MS, ref=ref)
+    until = state.now + max((state.now - since) // WAIT_PART, LEAST_MS)
+    claimed = NodesClaimed(cause=cause, gang=gang, places=places, until=until, ref=ref)
     return [*(_end(claim, "yielded") for claim in yielded), claimed]
 
 

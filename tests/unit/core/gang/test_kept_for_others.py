@@ -21,7 +21,7 @@ def crowded() -> Scene:
     scene = Scene()
     scene.lines("tree", "placement pack hold=36000", "node n1 cpu=4", "node n2 cpu=4", "node n3 cpu=1", "synced")
     scene.lines("gang s1 head=4 workers=0x0", "gang s2 head=4 workers=0x0")
-    scene.lines("gang big head=2 workers=1x4", "time +50s", "gang tiny head=1 workers=0x0")
+    scene.lines("gang big head=2 workers=1x4", "time +1000s", "gang tiny head=1 workers=0x0")
     scene.lines(f"follow tiny head=1 workers=0x0 times={6 * WIDTHS_TO_AGE - 2}", "gang late head=2 workers=0x0")
     return scene
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from kit.words import in_words
-from muster.core.gang.nodeclaims import CLAIM_MS
+from muster.core.gang.nodeclaims import LEAST_MS
 from muster.core.gang.podunits import BROKEN_MS, GRACE_MS, MAX_AT_ONCE, STARVED_MS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit
@@ -309,7 +309,7 @@ def test_a_big_gang_claims_nodes_and_small_ones_go_on_beside_it(case: Case) -> N
         case.settle()
     case.add(*gang("big", 2, cpu=4))
     case.settle()
-    case.bench.pass_time(CLAIM_MS)
+    case.bench.pass_time(LEAST_MS)
     last = 2 * WIDTHS_TO_AGE
     for number in range(last):
         assert not case.happened(NodesClaimed)
@@ -342,7 +342,7 @@ def test_a_claim_ends_with_its_time(case: Case) -> None:
     case.add(member("t", cpu=4))
     case.settle()
     assert case.bound() == ["s-1"]
-    case.bench.pass_time(CLAIM_MS)
+    case.bench.pass_time(LEAST_MS)
     case.settle()
     assert [each.outcome for each in case.happened(NodesClaimEnded)] == ["expired"]
     assert case.bound() == ["s-1", "t"]
