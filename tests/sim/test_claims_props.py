@@ -146,7 +146,7 @@ def test_a_big_gang_starts_once_it_has_aged_within_the_time_others_take_to_end(s
     drained_ms = stream.longest_ms + STEP_MS
     most = STEP_MS + drained_ms * (1 + stream.older)
     for _ in range(MOST_STEPS):
-        # A claim lasts a fifth of the wait, and the next comes after three times the wait: one of them lasts for long enough.
+        # A claim lasts a fifth of the wait, the next comes after three times the wait: one lasts for long enough.
         by = max(stream.aged_at, stream.vain_at + 3 * WAIT_PART * most) + most
         if stream.admitted_at or (stream.aged_at and stream.bench.now > by):
             break

@@ -223,9 +223,10 @@ class Sweep:
             open_rooms[job.queue] = open_rooms.get(job.queue, 0) - job.gpus
         fitting = sum(min(self._fitting(path, room, served), room) for path, room in open_rooms.items() if room > 0)
         over = sum(_whole(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
-        free = max(self.capacity - sum(self.used.values()), 0) if over else 0
-        beyond = max(gone, sum(job.gpus for job in served))
-        return max(min(fitting, over + free - beyond), 0)
+        free = max(self.capacity - sum(self.used.values()), 0)
+        asked = sum(job.gpus for job in served)
+        spare = max(gone - max(asked - free, 0), 0)  # What leaves beyond the need of the served gangs is for others.
+        return max(min(fitting - spare, over + (free if over else 0) - max(gone, asked)), 0)
 
     def _fitting(self, path: str, room: int, served: Iterable[TraceJob]) -> int:
         """GPUs of the gangs waiting in a queue that are no larger than so much and not served."""

@@ -51,7 +51,7 @@ def test_a_day_with_a_job_as_wide_as_the_cluster(tmp_path, others):
     waits = [start - at for at, start in jobs.values()]
     assert min(start for _, start in jobs.values()) >= 0
     assert max(waits) <= HOUR_S
-    assert judge.most() <= CORES * DAY_S * 1000 // 50
+    assert judge.most() <= CORES * (started - came if started >= 0 else 2 * DAY_S) * 1000 // 10
     if others:
         assert started > DAY_S - 1800
         assert sum(waits) / len(waits) <= 60
@@ -62,9 +62,8 @@ def test_a_day_with_a_job_as_wide_as_the_cluster(tmp_path, others):
 
 @pytest.mark.parametrize(("load", "seed"), [(0.6, 1), (0.9, 2)])
 def test_long_jobs_do_not_make_a_wide_one_stop_the_cluster(tmp_path, load, seed):
-    """A drain would take a day: what is idle for it comes to a fiftieth of the day's capacity, and no more."""
+    """A drain would take a day: nothing is idle for it within two."""
     jobs, judge = day_of(tmp_path, {"a": 0, "b": 0, "c": 0}, (SHORT, LONG), load, seed)
-    most = CORES * DAY_S * 1000 // 50
-    assert most * 99 // 100 <= judge.most() <= most + CORES  # The claim ends within a millisecond.
+    assert judge.most() == 0
     waits = [start - at for name, (at, start) in jobs.items() if name != "wide" and start >= 0]
     assert sum(waits) / len(waits) <= 600
