@@ -25,6 +25,7 @@ def aged(*queues: tuple[str, int]) -> Scene:
         scene.lines(f"job b/x{index} cpu=2")
         scene.runs(f"b/x{index}")
     scene.lines("job a/wide cpu=8")
+    scene.waits()
     scene.passed(8, "b/x3", 2)
     return scene
 
@@ -62,7 +63,7 @@ def said(scene: Scene, job: str) -> str:
 
 
 def test_a_claim_ends_when_too_much_was_idle_for_it() -> None:
-    """Half of the node is idle while others ask for it: a fiftieth of a day's capacity after 57.6 minutes."""
+    """It has waited 4.8 hours. Half of its amounts are idle while others ask for them: that may last 57.6 minutes."""
     scene = aged(("a", 0), ("b", 0))
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide"]
     scene.lines("job b/late cpu=4")
@@ -95,6 +96,7 @@ def test_a_claim_that_others_overtake_within_their_guarantees_ends() -> None:
     scene.runs("c/x")
     scene.runs("c/y")
     scene.lines("job a/wide cpu=8")
+    scene.waits()
     scene.passed(8, "c/x", 2)
     scene.lines("finishes c/y", "gone c/y", "job b/owed cpu=4", "job c/z cpu=2")
     scene.runs("b/owed")
@@ -119,6 +121,7 @@ def test_nothing_is_held_for_a_job_that_empty_nodes_could_not_take(
     for index in range(sum(sizes)):
         cluster.arrives(f"x{index}", "b", Shape(1, 1))
     cluster.arrives("never", "a", shape)
+    cluster.passes(60_000)
     for index in range(WIDTHS_TO_AGE * shape.count * shape.gpus):
         cluster.ends(f"x{index}")
         cluster.arrives(f"x{sum(sizes) + index}", "b", Shape(1, 1))
