@@ -94,8 +94,7 @@ def test_a_job_that_ran_comes_anew() -> None:
     """What was passed before it ran is forgotten, and it is later than all that waits by now."""
     scene = scene_of()
     scene.lines("job a/wide cpu=4")
-    scene.waits()
-    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 5}")
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
     end(scene, "b/x0", "b/x1")
     scene.runs("a/wide")
     scene.lines("job b/y0 cpu=2", "job b/y1 cpu=2", "suspends a/wide", "settles a/wide")
