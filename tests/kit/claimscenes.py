@@ -41,6 +41,7 @@ def idle_for_age() -> tuple[Scene, str]:
     scene.runs("b/x")
     scene.runs("b/y")
     scene.lines("job a/wide cpu=8")
+    scene.waits()
     scene.passed(8, "b/y", 4)
     scene.lines("job b/next cpu=4", "finishes b/x", "gone b/x", "time +3500s")
     return scene, "a/wide"

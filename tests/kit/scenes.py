@@ -21,24 +21,20 @@ from muster.events.facts import (
     NodesRequestGone,
     NodesRequestObserved,
     PodGroupObserved,
-    PodObserved,
     QueueObserved,
     WorkloadFinished,
 )
 from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
-from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
 from muster.model.problem import problem
 from muster.model.quota import WIDTHS_TO_AGE
-from muster.model.workload import PodSet, PodState, Wishes
+from muster.model.workload import Wishes
 
 TWO = (("a", 5), ("b", 3))
 """Leaves and what they are guaranteed of eight cores."""
-
-
 WAITS_S = 17_280
-"""How long a job waits before it ages: quota may be idle for it for a tenth of that."""
+"""How long a job waits before later work passes it: quota may be idle for it for a tenth of that."""
 
 
 class Scene(Play):
@@ -71,15 +67,17 @@ class Scene(Play):
         """It was admitted, and comes to run."""
         self.lines(f"resumed {name}", f"runs {name}")
 
-    def passed(self, wide: int, by: str, cpu: int, run: str = "", waits_s: int = WAITS_S) -> None:
-        """After some time others like them follow all that run, and jobs like ``by`` follow until a waiting job of so
-        many cores has aged: nothing has run for long.
-        """
-        self.lines(f"time +{waits_s}s")
+    def waits(self, seconds: int = WAITS_S) -> None:
+        """Time passes, and others like them follow all that run: nothing has run for long."""
+        self.lines(f"time +{seconds}s")
         charged = self.bench.states["quota_accountant"].ledger.charges
-        for name in [name for name in self.asked if name != by and "." not in name and self.jobs[name].ref.uid in charged]:
-            asks = " ".join(f"{key}={value}" for key, value in self.asked[name].items())
-            self.lines(f"follow {name} times=1 {asks}")
+        for name, options in [*self.asked.items()]:
+            if "." not in name and self.jobs[name].ref.uid in charged:
+                asks = " ".join(f"{key}={value}" for key, value in options.items())
+                self.lines(f"follow {name} times=1 {asks}")
+
+    def passed(self, wide: int, by: str, cpu: int, run: str = "") -> None:
+        """Jobs like ``by`` follow until quota is held for a waiting job of so many cores, or the job has aged."""
         held = len(self.bench.happened(ClaimOpened))
         for _ in range(-(-WIDTHS_TO_AGE * wide // cpu)):
             if len(self.bench.happened(ClaimOpened)) == held:
@@ -460,55 +458,4 @@ def nodes_withdrawn(reason: str) -> tuple[Scene, str]:
         seen = (event for stored in scene.bench.log for event in stored.commit.events)
         ref = next(event.ref for event in seen if isinstance(event, NodesRequestObserved))
         scene.do(NodesRequestGone(ref=ref, rv=facts.next_rv()))
-    return scene, "video/one"
-
-
-SELF = (Requirement("app", "In", ("me",)),)
-SMALL = nodes.node("n", cpu=3)
-OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
-    "insufficient": (PodRules(), (SMALL,)),
-    "too_small": (PodRules(), (SMALL,)),
-    "unschedulable": (PodRules(), (nodes.node("n", schedulable=False),)),
-    "taint": (PodRules(), (nodes.node("n", taints=(Taint("gpu", "yes"),)),)),
-    "not_ready": (PodRules(), (nodes.node("n", ready=False),)),
-    "node_affinity": (PodRules(node_labels={"disk": "ssd"}), (nodes.node("n"),)),
-    "volume": (PodRules(volumes=((NodeTerm((Requirement("zone", "In", ("a",)),)),),)), (nodes.node("n"),)),
-    "ports": (PodRules(ports=(HostPort(80),)), (nodes.node("n", cpu=8),)),
-    "spread": (
-        PodRules(labels={"app": "me"}, spread=(Spread("zone", 1, SELF),)),
-        (nodes.node("n", cpu=8, labels={"zone": "a"}), nodes.node("m", cpu=1, labels={"zone": "b"})),
-    ),
-    "spread_label": (PodRules(labels={"app": "me"}, spread=(Spread("rack", 1, SELF),)), (nodes.node("n"),)),
-    "affinity": (
-        PodRules(together=(PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("them",)),)),)),
-        (nodes.node("n"),),
-    ),
-    "anti_affinity": (
-        PodRules(labels={"app": "me"}, apart=(PodTerm("kubernetes.io/hostname", SELF),)),
-        (nodes.node("n", cpu=8),),
-    ),
-    "existing_anti_affinity": (PodRules(labels={"app": "me"}), (nodes.node("n", cpu=8),)),
-    "unsupported": (PodRules(unsupported=problem("", "affinity_by_namespace_label", key="rack")), (SMALL,)),
-}
-
-
-def obstacle(code: str) -> tuple[Scene, str]:
-    scene, (rules, there) = beginning("placement pack"), OBSTACLES[code]
-    scene.do(*there)
-    if code == "existing_anti_affinity":
-        scene.do(
-            PodObserved(
-                pod=PodState(
-                    ref=Ref("Pod", "video", "alone", "pod-alone"),
-                    rv=facts.next_rv(),
-                    node="n",
-                    running=True,
-                    request={"cpu": 1000},
-                    rules=PodRules(apart=(PodTerm("kubernetes.io/hostname", SELF),)),
-                )
-            )
-        )
-    each = 4 if code == "too_small" else 2
-    sets = (PodSet("worker", 2, facts.vector(cpu=each), rules=rules),)
-    scene.do(facts.seen(facts.job("one", pod_sets=sets, cpu=4, created=scene.bench.now - 60_000)))
     return scene, "video/one"

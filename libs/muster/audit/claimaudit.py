@@ -1,7 +1,8 @@
 """The audit of claims (I25, I26) and of moves (I28), from the log alone.
 
 I25: a claim lasts only as long as its job waits with the request of the claim's opening, or its cluster asks for the
-replicas. A job that passes a claim for age declares an end before the promised time of the claim.
+replicas. A job that passes a claim for age declares an end before the promised time of the claim. For age, the amounts
+of a job may be idle for at most a tenth of the time that the job has waited.
 
 I26: a job is suspended so that another job is admitted, or grows. A claim with victims ends with an admission or a
 grant, or something has changed in between. Without such a change no further victims are ordered to leave for the claim.
@@ -22,7 +23,7 @@ from muster.audit.auditbooks import AuditedClaim, Finding, Orders, Trees, asks_f
 from muster.audit.writeraudit import after_end
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -56,6 +57,10 @@ from muster.events.system import PlacementChosen
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
+_WAIT_PART = 10
+"""Amounts are idle for a claim for one part in so many of the wait."""
+
+
 class _Asked(Struct):
     """How a job was seen last."""
 
@@ -83,6 +88,10 @@ class ClaimAudit:
         self._trees = Trees()
         self._asked: dict[str, tuple[GrowthRequested | None, int]] = {}
         """uid -> (last request of the workload's Ray cluster, None once no longer charged; sequence)"""
+        self._came: dict[str, int] = {}
+        """workload uid -> log time (ms) of the first attempt since the job last ran"""
+        self._ran: set[str] = set()
+        """uids of jobs seen at work since their quota was reserved"""
         self._places: dict[str, AuditedClaim] = {}
         """workload uid -> claim served for the workload, until the workload is placed"""
 
@@ -117,9 +126,14 @@ class ClaimAudit:
                 yield from self._was_needed(event.ref.uid, reason)
             case ClaimEnded():
                 yield from self._was_needed(event.ref.uid, f"its claim ends without a change: {event.outcome}")
+            case ClaimOpened(kind="age"):
+                waited = stored.commit.at - self._came.get(event.ref.uid, stored.commit.at)
+                told = f"{event.ref}: quota may be idle for it for {event.idles_ms} ms, and it has waited {waited} ms"
+                yield "I25", event.idles_ms * _WAIT_PART <= waited, told
             case QuotaReserved():
                 if event.beside:
                     yield self._passed(event, stored.commit.at)
+                self._ran.discard(event.ref.uid)
                 self._served(event)
             case WorkloadAdopted():
                 self._served(event)
@@ -132,6 +146,8 @@ class ClaimAudit:
                 self._lost(event, seq)
             case WorkloadQueued() | WorkloadDequeued():
                 self._told[event.ref.uid] = seq
+                if isinstance(event, WorkloadQueued):
+                    self._came.setdefault(event.ref.uid, stored.commit.at)
             case QuotaTreeAccepted() | QuotaTreeRemoved():
                 self._trees.note(event, seq)
             case QueueObserved() | QueueGone():
@@ -158,6 +174,8 @@ class ClaimAudit:
             and not workload.refusal
             and not (workload.wishes.hold or workload.deleting)
         )
+        if not workload.suspended:
+            self._ran.add(workload.ref.uid)
         job = self._jobs.get(workload.ref.uid)
         if job is None:
             self._jobs[workload.ref.uid] = _Asked(waits, seq)
@@ -172,6 +190,9 @@ class ClaimAudit:
             return
         self._versions[uid] = after_end(event, before) if isinstance(event, WorkloadGone) else event.rv
         self._jobs.pop(uid, None)
+        if isinstance(event, WorkloadGone):
+            self._came.pop(uid, None)
+            self._ran.discard(uid)
         self._told[uid] = seq
 
     def _was_needed(self, uid: str, reason: str) -> Iterator[Finding]:
@@ -211,6 +232,8 @@ class ClaimAudit:
     def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:
         """A Ray cluster asks for replicas, or for none any more; or some are granted, and held no longer."""
         uid = event.ref.uid
+        if isinstance(event, QuotaReleased) and event.reason != "moved" and uid in self._ran:
+            self._came.pop(uid, None)
         if not isinstance(event, GrowthGranted):
             self._asked[uid] = event if isinstance(event, GrowthRequested) else None, seq
             self._told[uid] = seq

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kit import claimscenes, gangscenes, rayscenes, scenes
+from kit import claimscenes, gangscenes, obstaclescenes, rayscenes, scenes
 from kit.forests import Forests
 from kit.gangscenes import HELD
 from kit.histories.recipes import (
@@ -168,7 +168,7 @@ FURTHER: dict[str, tuple[Callable[[str], tuple[Any, str]], tuple[str, ...]]] = {
     "places": (scenes.places, ("node_gone", "not_used")),
     "nodes withdrawn": (scenes.nodes_withdrawn, ("met", "gone", "changed", "expired", "failed", "lapsed", "deleted")),
     "pool": (scenes.pool_refused, ("full", "unsuitable", "not_served")),
-    "obstacle": (scenes.obstacle, ("taint", "spread", "affinity", "ports")),
+    "obstacle": (obstaclescenes.obstacle, ("taint", "spread", "affinity", "ports")),
     "pods released": (gangscenes.pods_released, ("node_gone", "not_bound", "no_room")),
     "nodes claim": (gangscenes.claim_ended, ("yielded", "placed", "gone", "expired", "changed")),
     "growth denied": (rayscenes.denied, ("insufficient_quota", "exceeds_limit")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.scenes import Scene
+from kit.scenes import WAITS_S, Scene
 from kit.words import in_words
 from muster.core.cell.seats import Seat
 from muster.core.quota.claims import RESTS
@@ -45,15 +45,16 @@ def opened(scene: Scene) -> list[str]:
 
 
 ENOUGH = WIDTHS_TO_AGE * 4 // 2
-"""So many jobs of two cores pass a job of four for it to age."""
+"""So many jobs of two cores pass a job of four for it to age; four of them while it waits, in the place of all four."""
 
 
 @pytest.mark.parametrize("queue", ["a", "b"])
 def test_a_job_ages_when_enough_later_work_has_started_before_it(queue: str) -> None:
     """Not by time, and not by one job less; it is not the head of its queue: the first job of b came before."""
     scene = scene_of()
-    scene.lines("job b/huge cpu=8 prio=1", f"job {queue}/wide cpu=4", f"time +{24 * HOUR_S}s")
-    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
+    scene.lines("job b/huge cpu=8 prio=1", f"job {queue}/wide cpu=4")
+    scene.waits(24 * HOUR_S)
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 5}")
     assert opened(scene) == []
     scene.lines("follow b/x3 cpu=2 times=1")
     assert opened(scene) == ["wide"]
@@ -80,9 +81,12 @@ def test_nobody_ages_in_a_line_that_moves() -> None:
 def test_work_of_higher_priority_does_not_pass() -> None:
     scene = scene_of()
     scene.lines("job b/wide cpu=4")
+    scene.waits()
     scene.lines(f"follow b/x3 cpu=2 times={2 * ENOUGH} prio=1")
     assert opened(scene) == []
-    scene.lines(f"follow b/x2 cpu=2 times={ENOUGH}")
+    scene.lines(f"follow b/x2 cpu=2 times={ENOUGH - 5}")
+    assert opened(scene) == []
+    scene.lines("follow b/x2 cpu=2 times=1")
     assert opened(scene) == ["wide"]
 
 
@@ -96,7 +100,8 @@ def test_a_job_that_ran_comes_anew() -> None:
     scene.lines("job b/y0 cpu=2", "job b/y1 cpu=2", "suspends a/wide", "settles a/wide")
     for name in ("b/y0", "b/y1"):
         scene.runs(name)
-    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
+    scene.waits()
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 5}")
     assert opened(scene) == []
     scene.lines("follow b/x3 cpu=2 times=1")
     assert opened(scene) == ["wide"]
@@ -105,7 +110,8 @@ def test_a_job_that_ran_comes_anew() -> None:
 def test_what_has_passed_a_job_is_kept_in_snapshots() -> None:
     scene = scene_of()
     scene.lines("job a/wide cpu=4")
-    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 1}")
+    scene.waits()
+    scene.lines(f"follow b/x3 cpu=2 times={ENOUGH - 5}")
     seat = scene.bench.seats["preemptor"]
     scene.bench.seats["preemptor"] = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
     scene.lines("follow b/x3 cpu=2 times=1")
@@ -132,6 +138,7 @@ def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
     """
     scene = scene_of()
     scene.lines("job a/first cpu=4")
+    scene.waits()
     scene.passed(4, "b/x3", 2)
     end(scene, "b/x0")
     scene.lines("job b/next cpu=2", f"time +{IDLE_S}s")
@@ -141,8 +148,9 @@ def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
     scene.runs("b/next")
     fill(scene, "y", 1)
     scene.lines("job a/second cpu=4")
+    scene.waits()
     scene.passed(4, "b/x3", 2)
-    scene.lines(f"time +{IDLE_S * RESTS // 2 - 100}s")
+    scene.lines(f"time +{IDLE_S * RESTS // 2 - WAITS_S - 100}s")
     assert opened(scene) == ["first"]
     scene.lines("time +200s")
     assert opened(scene) == ["first", "second"]
@@ -152,6 +160,7 @@ def test_what_stood_idle_for_one_is_paid_back_before_the_next() -> None:
 def test_where_nothing_stood_idle_the_next_follows_at_once() -> None:
     scene = scene_of()
     scene.lines("job a/first cpu=4", "job a/second cpu=4")
+    scene.waits()
     scene.passed(4, "b/x3", 2)
     assert opened(scene) == ["first"], "one at a time"
     end(scene, "b/x0", "b/x1")

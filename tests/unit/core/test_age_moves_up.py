@@ -22,6 +22,7 @@ def held_at_the_leaf(run: str) -> Scene:
         scene.runs(name)
     scene.lines(f"job a/z cpu=1{run}", "job a/big cpu=4")
     scene.runs("a/z")
+    scene.waits()
     scene.passed(4, "a/z", 1, run.partition("=")[2])
     scene.lines("finishes a/z", "gone a/z")
     return scene
@@ -37,7 +38,7 @@ def full() -> Scene:
     for name in ("a/x0", "a/x1", "b/y0", "b/y1"):
         scene.lines(f"job {name} cpu=2")
         scene.runs(name)
-    scene.lines("job a/old cpu=2")
+    scene.lines("job a/old cpu=2", "time +60s")
     scene.passed(2, "b/y1", 2)
     scene.lines("job b/next cpu=2")
     return scene

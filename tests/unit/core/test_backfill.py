@@ -7,7 +7,7 @@ from msgspec import structs
 
 from kit import facts
 from kit.audits import audit
-from kit.scenes import Scene
+from kit.scenes import WAITS_S, Scene
 from muster.core.cell.seats import Seat
 from muster.core.objects.meta import RUN_TIME
 from muster.core.quota.demand import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
@@ -17,8 +17,8 @@ from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster.told.views.story import Story
 from muster.told.views.tellings import JobStory
 
-BEGAN = 1_000_000
-"""Log time (ms) at which a bench begins."""
+BEGAN = 1_000_000 + WAITS_S * 1_000
+"""Log time (ms) at which the jobs begin that run when a/big is passed: a bench begins at 1,000,000."""
 
 
 def scene_of(*declared: str, **rules: str) -> Scene:
@@ -29,7 +29,9 @@ def scene_of(*declared: str, **rules: str) -> Scene:
     for index, text in enumerate(declared):
         scene.lines(f"job b/x{index} cpu=2{f' run={text}' if text else ''}")
         scene.runs(f"b/x{index}")
-    scene.lines("job a/big cpu=6", "time +700s")
+    scene.lines("job a/big cpu=6")
+    scene.waits()
+    scene.lines("time +700s")
     scene.passed(6, "b/x3", 2, declared[3])
     return scene
 
@@ -39,7 +41,7 @@ def end(scene: Scene, name: str) -> None:
 
 
 def promised(scene: Scene) -> list[int]:
-    """Minutes from the beginning."""
+    """Minutes from then on."""
     return [(each.promised - BEGAN) // MINUTE_MS if each.promised else 0 for each in scene.bench.happened(ClaimOpened)]
 
 
@@ -147,9 +149,9 @@ def test_who_passes_two_claims_names_the_one_that_is_promised_first(first: str) 
     for job in (f"a/x cpu=3 run={soon}", f"b/y cpu=2 run={late}", "b/z cpu=1 run=20m"):
         scene.lines(f"job {job}")
         scene.runs(job.split()[0])
-    scene.lines("job b/wide cpu=4")
+    scene.lines("job b/wide cpu=4", "job a/big cpu=8")
+    scene.waits()
     scene.passed(4, "b/z", 1, "20m")
-    scene.lines("job a/big cpu=8")
     scene.passed(8, "a/x", 3, soon)
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide", "big"]
     assert all(promised(scene))
@@ -174,10 +176,13 @@ def test_a_claim_for_a_guarantee_is_never_passed() -> None:
 def test_an_adopted_job_is_not_counted_on() -> None:
     scene = Scene()
     scene.tree_of(("a", 0), ("b", 0), reclaim="disabled")
-    scene.lines("job b/old cpu=6 run=1h", "starts b/old", "synced", "job b/x cpu=2 run=1h")
-    scene.runs("b/x")
-    scene.lines("job a/big cpu=6")
-    scene.passed(6, "b/x", 2, "1h")
+    scene.lines("job b/old cpu=2 run=1h", "starts b/old", "synced")
+    for name in ("b/x0", "b/x1", "b/silent"):
+        scene.lines(f"job {name} cpu=2")
+        scene.runs(name)
+    scene.lines("job a/big cpu=6", "time +60s")
+    scene.lines(*(f"follow {name} cpu=2 run=1h times=1" for name in ("b/x0", "b/x1")))
+    scene.passed(6, "b/silent", 2)
     assert promised(scene) == [0]
     scene.bench.sound()
 
@@ -228,7 +233,7 @@ def test_why_tells_both_times() -> None:
     for name, run in (("b/long", "2h"), ("b/silent", "")):
         comes(scene, name, run)
     texts = {name: story(scene, name).standing.text for name in ("a/big", "b/long", "b/silent")}
-    at = "1970-01-01T00:46:20Z"
+    at = "1970-01-01T05:34:20Z"
     assert f"by {at} if the declared run times are true" in texts["a/big"]
     assert f"It declares 2 h, and that job is promised to start by {at}" in texts["b/long"]
     assert f"promised to start by {at}: jobs that end before ({RUN_TIME}) may pass" in texts["b/silent"]

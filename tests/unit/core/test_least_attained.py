@@ -73,10 +73,12 @@ def test_a_job_that_only_a_claim_for_age_refuses_is_no_claimant() -> None:
     for name in ("b/long", "b/other"):
         scene.lines(f"gang {name} head=3 workers=0x0")
         scene.runs(name)
-    passes(scene, 3 * HOUR)
     scene.lines("gang c/wide head=4 workers=1x4")
+    passes(scene, 24 * HOUR)
+    scene.lines("follow b/long head=3 workers=0x0 times=1")
+    passes(scene, 3 * HOUR)
     before = "b/other"
-    for index in range(WIDTHS_TO_AGE * 8 // 3 + 1):
+    for index in range(WIDTHS_TO_AGE * 8 // 3):
         scene.lines(f"finishes {before}", f"gone {before}", f"gang b/x{index} head=3 workers=0x0")
         before = f"b/x{index}"
         scene.runs(before)

@@ -324,6 +324,7 @@ def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run()
     """
     scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, claim="10m")
     scene.lines("job a/big cpu=8")
+    scene.waits()
     scene.passed(8, "b/x3", 2)
     assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["big"]
     for index in range(4):
@@ -336,6 +337,7 @@ def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run()
 def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
     scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, reclaim="disabled")
     scene.lines("job a/big cpu=8")
+    scene.waits()
     scene.passed(8, "b/x3", 2)
     scene.lines("finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
     assert scene.bench.happened(ClaimOpened)
@@ -355,6 +357,7 @@ def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
     scene.lines("job b/y cpu=6")
     scene.runs("b/y")
     scene.lines("job a/big cpu=4")
+    scene.waits()
     scene.passed(4, "b/y", 6)
     assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root"]
     scene.lines("finishes b/y", "gone b/y", "job b/wide cpu=6", "job b/small cpu=4")

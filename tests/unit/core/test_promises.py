@@ -222,12 +222,14 @@ def test_who_declares_to_end_before_a_promised_claim_does_not_wait_for_it(declar
     """x and y run ten minutes, y from later on; gang waits for both, and what x leaves first is held for it."""
     scene = busy()
     ends(scene, "a/x")
-    scene.lines("job a/x1h cpu=4 run=1h")
+    scene.lines("job a/early cpu=4", "job a/y cpu=4 run=1h")
+    for name in ("a/early", "a/y"):
+        scene.runs(name)
+    scene.lines("job a/gang cpu=8")
+    passes(scene, 60 * MINUTE)
+    scene.lines("finishes a/early", "gone a/early", "job a/x1h cpu=4 run=1h")
     runs(scene, "a/x1h")
     passes(scene, 3 * MINUTE)
-    scene.lines("job a/y cpu=4 run=1h")
-    runs(scene, "a/y")
-    scene.lines("job a/gang cpu=8")
     scene.passed(8, "a/y", 4, "1h")
     passes(scene, 6 * MINUTE)
     scene.lines(f"job a/small cpu=4{f' run={declares}' if declares else ''}")

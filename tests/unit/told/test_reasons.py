@@ -15,8 +15,9 @@ from msgspec import inspect as mi
 
 from kit import claimscenes, facts, gangscenes, rayscenes, scenes
 from kit.bench import Bench
+from kit.obstaclescenes import OBSTACLES, obstacle
 from kit.overuse import overuse
-from kit.scenes import OBSTACLES, TWO, Scene
+from kit.scenes import TWO, Scene
 from muster.events.base import Event
 from muster.events.decisions import WorkloadRefused
 from muster.events.effects import EffectFailed
@@ -118,7 +119,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "not_resume": scenes.not_done("resume"),
     "not_suspend": scenes.not_done("suspend"),
     "workload_finished": scenes.finished,
-    "obstacle": scenes.obstacle,
+    "obstacle": obstacle,
     "pool_refusal": scenes.pool_refused,
     "nodes_request_withdrawn": scenes.nodes_withdrawn,
 }
@@ -228,7 +229,7 @@ def test_why_tells_every_reason_where_it_is_given(key: Key) -> None:
 @pytest.mark.parametrize("code", sorted(OBSTACLES))
 def test_that_nodes_never_do_is_said_only_of_what_no_node_gets_over_by_itself(code: str) -> None:
     """A node that is full, not ready, cordoned or tainted (by its own pressure, too) may take the job later."""
-    scene, job = scenes.obstacle(code)
+    scene, job = obstacle(code)
     story = Story(job)
     for stored in scene.bench.log:
         story.feed(stored)

@@ -67,6 +67,7 @@ class Passing(Struct):
         arrival = self.arrivals.get(job.ref.uid)
         if arrival is None:
             return
+        self.running.pop(job.ref.uid, None)  # Of an admission without a run.
         arrival.since, self.running[job.ref.uid] = now, None
         arrival.passed.clear()
         self.aged.pop(job.ref.uid, None)

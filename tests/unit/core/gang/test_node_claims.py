@@ -63,11 +63,12 @@ def test_a_job_for_which_quota_is_held_for_its_age_claims_nodes_with_its_first_s
         scene.lines(f"gang b/s{index} head=2 workers=0x0")
     scene.lines(
         "gang b/big head=1 workers=1x4",
-        "time +1s",
-        f"follow b/s3 head=2 workers=0x0 times={5 * WIDTHS_TO_AGE // 2}",
+        "time +60s",
+        *(f"follow b/s{index} head=2 workers=0x0 times=1" for index in range(3)),
+        f"follow b/s3 head=2 workers=0x0 times={5 * WIDTHS_TO_AGE // 2 - 3}",
     )
     assert told(scene, ClaimOpened, NodesClaimed) == [("ClaimOpened", "big")]
-    first = {name: nodes_of(scene, name)[0] for name in ("s0", "s1", "s2")}
+    first = {name: nodes_of(scene, scene.jobs[f"b/{name}"].ref.name)[0] for name in ("s0", "s1", "s2")}
     beside = next(name for name in ("s1", "s2") if first[name] != first["s0"])
     scene.lines("gone b/s0", f"gone b/{beside}")
     assert told(scene, ClaimOpened, NodesClaimed) == [("ClaimOpened", "big"), ("NodesClaimed", "big")]
