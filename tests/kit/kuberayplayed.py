@@ -257,6 +257,7 @@ def _says(change: Change, names: _Names) -> str | None:
         return None
     (part,) = [each for key, each in msgspec.to_builtins(fact).items() if key != "type"]
     part.pop("rv", None)
+    part.pop("guarded", None)  # The records have no finalizers.
     part["ref"].pop("uid")
     if "node" in part:
         part["node"] = "a node"

@@ -36,7 +36,9 @@ class Arrival(Struct):
     number: int
     """The place in the order of coming; a job stopped in its run counts as a new one."""
     since: int = 0
-    """Log time (ms): of the first queueing under this number; of the admission, for a job that runs."""
+    """Log time (ms) of the first queueing under this number."""
+    began: int = 0
+    """Log time (ms) of the last admission; 0 before."""
     passed: dict[str, Vector] = field(default_factory=dict)
     """node -> the amounts that have passed the job there, as of the node's last look"""
 
@@ -68,7 +70,7 @@ class Passing(Struct):
         if arrival is None:
             return
         self.running.pop(job.ref.uid, None)  # Of an admission without a run.
-        arrival.since, self.running[job.ref.uid] = now, None
+        arrival.began, self.running[job.ref.uid] = now, None
         arrival.passed.clear()
         self.aged.pop(job.ref.uid, None)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
@@ -102,7 +104,7 @@ class Passing(Struct):
                 break
             charge = ledger.charges.get(uid)
             if charge is not None and (charge.queue == top.path or charge.queue.startswith(below)):
-                began = self.arrivals[uid].since
+                began = self.arrivals[uid].began
                 idle += free * (at - began)
                 free, at = free + counted(charge.demand).get(top.resource, 0), began
         return idle if free >= top.asked else None
