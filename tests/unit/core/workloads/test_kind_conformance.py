@@ -322,7 +322,7 @@ def test_its_quota_is_free_when_it_is_over_and_its_pods_are(kind: str) -> None:
 def test_the_finalizer_of_its_controller_is_told_from_others() -> None:
     for finalizer, guarded in (("example.com/archive", False), ("ray.io/rayjob-finalizer", True)):
         obj = new("RayJob")
-        obj["metadata"]["finalizers"] = ["example.com/other", finalizer]
+        obj["metadata"] |= {"finalizers": [finalizer]}
         assert read("RayJob", obj).guarded == guarded
 
 
@@ -491,9 +491,8 @@ def test_a_kind_that_is_off_is_not_reported(kind: str) -> None:
 
 @each_kind
 def test_nothing_is_admitted_before_its_kind_has_been_listed(kind: str) -> None:
-    required = required_of([kind])
+    required, bench = required_of([kind]), Bench()
     assert KINDS[kind].resource.plural in required
-    bench = Bench()
     bench.facts(KindsConfigured(kinds=(kind,), required=required), facts.tree(), seen(kind, new(kind)))
     for shard in required:
         assert not any(isinstance(event, GangAdmitted) for event in bench.settle())
