@@ -414,9 +414,9 @@ def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
     passed(4)
     bench.pass_time(LEAST_MS)  # ``both`` has claimed, and rests; then ``first`` has its turn.
     passed(8)
-    bench.pass_time(60_000)
+    bench.pass_time(4 * LEAST_MS)
     said = bench.happened(NodesClaimed, NodesClaimEnded)
-    assert {each.outcome for each in said if isinstance(each, NodesClaimEnded)} == {"expired"}
+    assert {each.outcome for each in said if isinstance(each, NodesClaimEnded)} <= {"expired", "yielded"}
     turns = [gang for gang, _ in groupby(each.gang for each in said)]
     assert turns[:3] == ["video/both", "video/first", "video/both"], turns
     for name in ("one", "two"):

@@ -32,7 +32,7 @@ from muster.model.strategies import Strategy
 
 WAIT_PART = 5
 """A claim lasts one part of so many of the time that the gang has waited: room there is idle for half of it, about."""
-LEAST_MS = 5_000
+LEAST_MS = 60_000
 """No claim is shorter."""
 MOST = 8
 """Claims at once."""
