@@ -272,17 +272,17 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
             left = queues.jobs.pop(uid)
     queues.resumed.pop(uid, None)
     _waits_after(queues, at, event, left)
-    return (uid, *(_owed_again(queues, charge.queue) if charge is not None else ()))
+    return (uid, *(_owed_again(queues, uid, charge.queue) if charge is not None else ()))
 
 
-def _owed_again(queues: Queues, queue: str) -> Iterator[str]:
+def _owed_again(queues: Queues, released: str, queue: str) -> Iterator[str]:
     """Borrowers without places that a guarantee covers from now on, because a queue uses less: they are queued again,
     because jobs within a guarantee find places that borrowers do not.
     """
     above = chain_of(queue)[:-1]
     for uid, unplaced in queues.unplaced.items() if above else ():
         demand = unplaced.borrows
-        if demand is None or unplaced.found or chain_of(unplaced.queue)[-2:-1] != above[-1:]:
+        if demand is None or unplaced.found or uid == released or chain_of(unplaced.queue)[-2:-1] != above[-1:]:
             continue
         if queues.ledger.owed(unplaced.queue, demand):
             queues.unplaced[uid] = replace(unplaced, found=True)
