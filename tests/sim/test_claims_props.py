@@ -18,7 +18,7 @@ from muster.audit.auditor import Auditor
 from muster.core.cell.seats import AnySeat, Seat
 from muster.core.gang.admitterstate import AdmitterState
 from muster.core.gang.jobplaces import asks_of
-from muster.core.gang.nodeclaims import LEAST_MS, WAIT_PART
+from muster.core.gang.nodeclaims import LEAST_MS
 from muster.core.gang.podgangs import NodeClaim
 from muster.core.placement.place import place
 from muster.core.placement.view import View
@@ -29,7 +29,7 @@ from muster.events.facts import NodeGone
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
-from muster.model.quota import WIDTHS_TO_AGE
+from muster.model.quota import WAIT_PART, WIDTHS_TO_AGE
 from muster.model.resources import summed
 from muster.model.workload import PodSet, Wishes, Workload
 from muster.runtime.replaying.replay import replay
@@ -147,7 +147,7 @@ def test_a_big_gang_starts_once_it_has_aged_within_the_time_others_take_to_end(s
     most = STEP_MS + drained_ms * (1 + stream.older)
     for _ in range(MOST_STEPS):
         # A claim lasts a fifth of the wait, the next comes after three times the wait: one lasts for long enough.
-        by = max(stream.aged_at, stream.vain_at + 3 * WAIT_PART * most) + most
+        by = max(stream.aged_at, stream.vain_at + 3 * WAIT_PART * most // 2) + most
         if stream.admitted_at or (stream.aged_at and stream.bench.now > by):
             break
         stream.step()

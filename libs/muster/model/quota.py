@@ -149,6 +149,8 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
 
 WIDTHS_TO_AGE = 8
 """A job, or a gang of pods, has aged once later work of so many times its own width has passed it."""
+WAIT_PART = 10
+"""Quota and nodes may be idle for an aged job for one part in so many of the time that the job has waited."""
 
 
 class Rules(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -26,12 +26,10 @@ from muster.events.decisions import WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
 from muster.model.places import Placement, Shortage
-from muster.model.quota import WIDTHS_TO_AGE
+from muster.model.quota import WAIT_PART, WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into, scaled, summed
 from muster.model.strategies import Strategy
 
-WAIT_PART = 5
-"""A claim lasts one part of so many of the time that the gang has waited: room there is idle for half of it, about."""
 LEAST_MS = 60_000
 """No claim is shorter."""
 MOST = 8
@@ -280,8 +278,8 @@ def _claims(
             return []
     if places is None:
         return []
-    until = state.now + max((state.now - since) // WAIT_PART, LEAST_MS)
-    claimed = NodesClaimed(cause=cause, gang=gang, places=places, until=until, ref=ref)
+    lasts = max(2 * (state.now - since) // WAIT_PART, LEAST_MS)  # Room is idle for half of a claim, about.
+    claimed = NodesClaimed(cause=cause, gang=gang, places=places, until=state.now + lasts, ref=ref)
     return [*(_end(claim, "yielded") for claim in yielded), claimed]
 
 

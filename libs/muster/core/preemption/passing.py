@@ -23,11 +23,8 @@ from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.idling import limit_of
 from muster.core.quota.ledger.quotaledger import Ledger
 from muster.model.demand import Shortfall
-from muster.model.quota import WIDTHS_TO_AGE
+from muster.model.quota import WAIT_PART, WIDTHS_TO_AGE
 from muster.model.resources import Vector, add_into
-
-WAIT_PART = 10
-"""Quota may be idle for a job for one part in so many of the time that the job has waited."""
 
 
 class Arrival(Struct):
@@ -37,8 +34,6 @@ class Arrival(Struct):
     """The place in the order of coming; a job stopped in its run counts as a new one."""
     since: int = 0
     """Log time (ms) of the first queueing under this number."""
-    began: int = 0
-    """Log time (ms) of the last admission; 0 before."""
     passed: dict[str, Vector] = field(default_factory=dict)
     """node -> the amounts that have passed the job there, as of the node's last look"""
 
@@ -56,8 +51,8 @@ class Passing(Struct):
     """node with a limit -> its starts"""
     aged: dict[str, None] = field(default_factory=dict)
     """uids of waiting jobs that have aged at some node, as of the last looks"""
-    running: dict[str, None] = field(default_factory=dict)
-    """uids of admitted jobs, in the order of admission"""
+    running: dict[str, int] = field(default_factory=dict)
+    """uid of an admitted job -> log time (ms) of the admission, in order"""
 
     def comes(self, uid: str, now: int) -> None:
         """A job is queued; where it has not run since it was queued first, it keeps its number."""
@@ -70,7 +65,7 @@ class Passing(Struct):
         if arrival is None:
             return
         self.running.pop(job.ref.uid, None)  # Of an admission without a run.
-        arrival.began, self.running[job.ref.uid] = now, None
+        self.running[job.ref.uid] = now
         arrival.passed.clear()
         self.aged.pop(job.ref.uid, None)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
@@ -99,12 +94,11 @@ class Passing(Struct):
         that was never queued is not expected to end.
         """
         below, free, idle, at = f"{top.path}/", max(top.asked - top.missing, 0), 0, now
-        for uid in reversed(self.running):
+        for uid, began in reversed(self.running.items()):
             if free >= top.asked:
                 break
             charge = ledger.charges.get(uid)
             if charge is not None and (charge.queue == top.path or charge.queue.startswith(below)):
-                began = self.arrivals[uid].began
                 idle += free * (at - began)
                 free, at = free + counted(charge.demand).get(top.resource, 0), began
         return idle if free >= top.asked else None
