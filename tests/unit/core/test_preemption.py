@@ -459,18 +459,22 @@ def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> 
     scene.bench.sound()
 
 
-@pytest.mark.parametrize(("younger_s", "goes"), [(290, "other"), (310, "again")])
-def test_an_eviction_weighs_as_much_as_five_minutes_of_work(younger_s: int, goes: str) -> None:
-    """Of two borrowers the younger one goes, unless it was evicted once and is no more than five minutes younger."""
-    scene = borrowed(protect_evicted="0")
-    began = scene.bench.now
-    scene.lines("job a/first cpu=4")
-    [again] = scene.victims()
-    [other] = {"b/x0", "b/x1"} - {again}
-    scene.suspended(again)
+@pytest.mark.parametrize(("later_s", "goes"), [(800, "c/other"), (1000, "b/again")])
+def test_work_lost_to_earlier_evictions_counts_again(later_s: int, goes: str) -> None:
+    """Of two borrowers the one goes that would have lost less time in all."""
+    scene = Scene()
+    scene.tree_of(("a", 8), ("b", 0), ("c", 0), age_limit="0", protect_evicted="0")
+    scene.lines("synced", "job a/stays cpu=2", "job a/before cpu=2", "job b/again cpu=4")
+    scene.runs("a/stays")
+    scene.runs("a/before")
+    scene.runs("b/again")
+    scene.lines("time +900s", "job a/first cpu=4")
+    assert scene.victims() == ["b/again"]
+    scene.suspended("b/again")
     scene.runs("a/first")
-    scene.lines(f"time +{younger_s}s", "finishes a/first")
-    scene.runs(again)
-    assert scene.bench.now - began == younger_s * 1000
-    scene.lines("time +60s", "job a/second cpu=4")
-    assert scene.victims() == [{"again": again, "other": other}[goes]]
+    scene.lines("finishes a/before", "job c/other cpu=2")
+    scene.runs("c/other")
+    scene.lines(f"time +{later_s}s", "finishes a/first")
+    scene.runs("b/again")
+    scene.lines("job a/second cpu=2")
+    assert scene.victims() == [goes]

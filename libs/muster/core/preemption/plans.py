@@ -39,10 +39,6 @@ from muster.model.victims import PartialVictim, Victim
 # --- enlisting --------------------------------------------------------------------------------------------------------
 
 
-EVICTION_MS = 300_000
-"""Each past eviction of a workload counts like this much lost work: work evicted before goes later."""
-
-
 def enlist(state: PreemptorState, uid: str) -> None:
     """Bring a workload's place among the runs in line with the facts."""
     started, workload = state.started.get(uid), state.running(uid)
@@ -71,8 +67,9 @@ def enlist(state: PreemptorState, uid: str) -> None:
     came = job.queued_at if job is not None else workload.queued_at or workload.created
     # Work beyond its grant is evicted first of its priority.
     kept = max(since, min(workload.checkpointed_at, state.now))
-    spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
-    run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
+    # Work lost to earlier evictions counts again: the dearest job is the one with the most lost work in all.
+    lost = state.suffered(uid).lost
+    run = Run(priority, FIRST if charge.over else lost - kept, -came, workload.ref.key, uid)
     started = state.started[uid] = Started(charge.queue, run, since, kept)
     holding = state.charged.get(uid)
     stays = uid not in state.leaving and (holding is None or holding.left is None)

@@ -11,7 +11,6 @@ from muster.core.preemption.growthclaims import scales_itself
 from muster.core.preemption.plans import enlist, weigh
 from muster.core.preemption.preemptorstate import (
     HOUR_MS,
-    MAX_REMEMBERED,
     MIN_PAUSE_MS,
     NEVER,
     Holding,
@@ -240,7 +239,8 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     if started is not None and after_release(event.reason) != "moved":
         state.passing.left(event.ref.uid)
     if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
-        state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
+        kept = started.kept if started is not None else at.at
+        state.evictions[event.ref.uid] = state.suffered(event.ref.uid).once_more(at.at, kept)
     changed(state, event.ref.uid)
     state.supply += 1
 
