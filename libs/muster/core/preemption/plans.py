@@ -236,7 +236,13 @@ def _parts(
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason."""
+    """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason. No work is
+    evicted where the quota is free, and held for the age of a job of lower priority.
+    """
+    ledger = state.queues.ledger
+    if shape.denial is not None and basis(ledger, job.ref.uid).refusal(shape.queue, shape.demand) is None:
+        held = ledger.shortfall(shape.queue, shape.demand, now=state.now, uid=job.ref.uid)
+        return _proposal(state, job, shape.denial.cause, held, kind="priority", priority=job.priority)
     cause, short = _refusal(state, shape, job)
     proposal = _in_its_queue(state, shape, job, cause, short)
     if proposal is not None:
