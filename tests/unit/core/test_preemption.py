@@ -457,27 +457,3 @@ def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> 
     scene.suspended("b/x")
     assert reserved(scene)[-1] == "owed"
     scene.bench.sound()
-
-
-@pytest.mark.parametrize(
-    ("ran_s", "later_s", "goes"),
-    [(100, 80, "c/other"), (100, 120, "b/again"), (900, 280, "c/other"), (900, 320, "b/again")],
-)
-def test_work_lost_to_an_earlier_eviction_counts_again(ran_s: int, later_s: int, goes: str) -> None:
-    """Of two borrowers the one goes that would have lost less time in all; of an earlier run at most five minutes."""
-    scene = Scene()
-    scene.tree_of(("a", 8), ("b", 0), ("c", 0), age_limit="0", protect_evicted="0")
-    scene.lines("synced", "job a/stays cpu=2", "job a/before cpu=2", "job b/again cpu=4")
-    scene.runs("a/stays")
-    scene.runs("a/before")
-    scene.runs("b/again")
-    scene.lines(f"time +{ran_s}s", "job a/first cpu=4")
-    assert scene.victims() == ["b/again"]
-    scene.suspended("b/again")
-    scene.runs("a/first")
-    scene.lines("finishes a/before", "job c/other cpu=2")
-    scene.runs("c/other")
-    scene.lines(f"time +{later_s}s", "finishes a/first")
-    scene.runs("b/again")
-    scene.lines("job a/second cpu=2")
-    assert scene.victims() == [goes]

@@ -67,9 +67,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     came = job.queued_at if job is not None else workload.queued_at or workload.created
     # Work beyond its grant is evicted first of its priority.
     kept = max(since, min(workload.checkpointed_at, state.now))
-    # Work lost to earlier evictions counts again.
-    lost = state.suffered(uid).lost
-    run = Run(priority, FIRST if charge.over else lost - kept, -came, workload.ref.key, uid)
+    run = Run(priority, FIRST if charge.over else -kept, -came, workload.ref.key, uid)
     started = state.started[uid] = Started(charge.queue, run, since, kept)
     holding = state.charged.get(uid)
     stays = uid not in state.leaving and (holding is None or holding.left is None)

@@ -14,6 +14,7 @@ from muster.core.preemption.preemptorstate import (
     MIN_PAUSE_MS,
     NEVER,
     Holding,
+    PastEvictions,
     PreemptorState,
     RetryGate,
 )
@@ -239,8 +240,7 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     if started is not None and after_release(event.reason) != "moved":
         state.passing.left(event.ref.uid)
     if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
-        kept = started.kept if started is not None else at.at
-        state.evictions[event.ref.uid] = state.suffered(event.ref.uid).once_more(at.at, kept)
+        state.evictions[event.ref.uid] = PastEvictions(state.suffered(event.ref.uid).times + 1, at.at)
     changed(state, event.ref.uid)
     state.supply += 1
 

@@ -125,22 +125,12 @@ class Ends(Struct):
         return write + (write if stop is None else stop)
 
 
-EVICTION_MS = 300_000
-"""The most work of a run that counts again after its eviction."""
-
-
 class PastEvictions(Struct, frozen=True):
-    """What a workload has suffered for other jobs."""
+    """How often a workload was evicted for other jobs."""
 
     times: int = 0
     last: int = 0
     """Log time (ms) of the newest eviction."""
-    lost: int = 0
-    """The work lost so far: ms of its runs since the start or the last checkpoint, at most EVICTION_MS of each."""
-
-    def once_more(self, now: int, kept: int) -> PastEvictions:
-        """``kept``: log time (ms) of the start or of the last checkpoint of the run that ends at ``now``."""
-        return PastEvictions(self.times + 1, now, self.lost + min(max(now - kept, 0), EVICTION_MS))
 
 
 NO_EVICTIONS = PastEvictions()
