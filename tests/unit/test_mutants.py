@@ -30,11 +30,11 @@ def test_numbers_are_found_by_what_they_belong_to() -> None:
 
 
 def test_a_planted_mutant_is_the_module_with_that_number() -> None:
-    mutant = Mutant("core/preemption/plans.py", "EVICTION_MS", 1, 300_000, 240_000)
-    spec = MutantFinder(mutant).find_spec("muster.core.preemption.plans")
+    mutant = Mutant("core/preemption/preemptorstate.py", "HOUR_MS", 1, 3_600_000, 2_880_000)
+    spec = MutantFinder(mutant).find_spec("muster.core.preemption.preemptorstate")
     assert spec is not None
     assert spec.loader is not None
-    names: dict[str, object] = {"__name__": "muster.core.preemption.plans", "__file__": spec.origin}
+    names: dict[str, object] = {"__name__": "muster.core.preemption.preemptorstate", "__file__": spec.origin}
     exec(spec.loader.get_code(spec.name), names)  # type: ignore[attr-defined]
-    assert names["EVICTION_MS"] == 240_000
+    assert names["HOUR_MS"] == 2_880_000
     assert MutantFinder(mutant).find_spec("muster.core.preemption.preemptorfolds") is None

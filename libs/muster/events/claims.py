@@ -72,7 +72,8 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
     """Quota released by others is held for ``ref``, and no job is suspended for this claim.
 
     ``age``: too much later work has passed the job. ``guarantee``: the job is within a guarantee, and the quota
-    leaving for others is enough for this job too.
+    leaving for others is enough for this job too. ``priority``: the quota is free, and was held for the age of a job of
+    lower priority.
     """
 
     kind: ClaimKind = "age"

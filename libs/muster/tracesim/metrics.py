@@ -117,12 +117,16 @@ def _work(job: TraceJob) -> Work:
 
 
 def _wasted(pair: Pair, stops: Stops) -> float:
-    """GPU-seconds of a job's runs that evictions threw away, its restarts included."""
+    """GPU-seconds of a job's runs that evictions threw away; its restarts and the times of stopping included.
+
+    The peers of a simulation stop a job in a moment; the time of stopping counts as with Muster.
+    """
     job, past = pair
     lost, again = 0, False
     for run in past.runs:
         if run.outcome == "evicted":
-            lost += run.end - run.start - kept(job.id, run, stops, again=again)
+            stopped = max(run.end, run.ordered + stops.stopping) if run.ordered >= 0 <= run.start else run.end
+            lost += stopped - run.start - kept(job.id, run, stops, again=again)
         elif again and run.end >= 0 <= run.start:
             lost += min(stops.restart, run.end - run.start)
         again = again or run.outcome == "evicted"

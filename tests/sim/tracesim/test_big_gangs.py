@@ -33,6 +33,30 @@ def test_a_gang_of_three_quarters_gets_in_against_a_stream_of_small_jobs(tmp_pat
     assert found.metrics.quota_violation_gpu_s == 0
 
 
+def test_a_gang_gets_in_against_siblings_of_one_guarantee(tmp_path: Path) -> None:
+    """The guarantee of 4 is for both queues, and the gang has waited longer than the jobs that it would cover."""
+    queues = {"x": {"min": 4, "children": {"a": {"min": 0}, "b": {"min": 0}}}}
+    lines = stream("b", 8, 3600, takes=300).splitlines()
+    jobs = "\n".join(line.replace(",b,", ",a,") if index % 2 else line for index, line in enumerate(lines))
+    made = trace(tmp_path, {"nodes": [{"count": 1, "gpus": 8}], "queues": queues}, f"big,a,6,450,60\n{jobs}")
+    assert starts(run(made).history)["big"] <= 450 + 8 * 300
+
+
+def test_a_claim_for_age_holds_up_no_job_that_could_evict_the_claimant(tmp_path: Path) -> None:
+    """Nor does the gang start to be evicted at once."""
+    cluster = {
+        "nodes": [{"count": 1, "gpus": 8}],
+        "queues": {"q": {"min": 8, "max": 8, "preempt_lower_priority": True}},
+    }
+    urgent = "\n".join(f"h{number},q,1,{2300 + 50 * number},300,10" for number in range(6))
+    some = "\n".join(f"{line},0" for line in stream("q", 8, 3600, takes=300).splitlines())
+    header = "job_id,queue,gpus,submit_s,duration_s,priority"
+    found = run(trace(tmp_path, cluster, f"big,q,6,450,300,0\n{urgent}\n{some}", header)).history
+    assert max(starts(found)[f"h{number}"] - (2300 + 50 * number) for number in range(6)) == 0
+    assert found.jobs["big"].evictions == 0
+    assert starts(found)["big"] <= 450 + 10 * 300
+
+
 def waves(rng: Random, queue: int, last: int) -> str:
     """For some minutes more than the guarantee of four, then nothing for some."""
     lines, at, number = [], rng.randint(0, 600), 0

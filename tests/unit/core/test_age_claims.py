@@ -166,23 +166,3 @@ def test_where_nothing_stood_idle_the_next_follows_at_once() -> None:
     end(scene, "b/x0", "b/x1")
     scene.runs("a/first")
     assert opened(scene) == ["first", "second"]
-
-
-@pytest.mark.parametrize(("older_s", "second"), [(200, "b/old"), (400, "b/young")])
-def test_each_eviction_counts_like_five_minutes_of_work(older_s: int, second: str) -> None:
-    """The younger of two gives way; when both run again it is spared if the other began less than that before it."""
-    scene = Scene()
-    scene.tree_of(("a", 4), ("b", 0), age_limit="0")
-    scene.lines("synced", "job b/old cpu=4")
-    scene.runs("b/old")
-    scene.lines("time +60s", "job b/young cpu=4")
-    scene.runs("b/young")
-    scene.lines("job a/owed cpu=4")
-    assert scene.victims() == ["b/young"]
-    scene.suspended("b/young")
-    scene.runs("a/owed")
-    scene.lines(f"time +{older_s - 60}s")
-    end(scene, "a/owed")
-    scene.runs("b/young")
-    scene.lines("job a/again cpu=4")
-    assert scene.victims() == [second]

@@ -161,8 +161,8 @@ def test_whom_a_firm_claim_serves_it_is_not_asked_what_it_is_owed(monkeypatch):
     """It passes the claims for age as one that is owed: at every node of its path that took as long as all the rest."""
     bench = Accountant(("one", "a", 1), ("two", "b", 2), ("aged", "b", 3))
     ledger, asked = bench.states["quota_accountant"].ledger, list[str]()
-    owed = Ledger.owed
-    monkeypatch.setattr(Ledger, "owed", lambda self, queue, *more: asked.append(queue) or owed(self, queue, *more))
+    owed = Ledger.owed_at
+    monkeypatch.setattr(Ledger, "owed_at", lambda self, queue, *more: asked.append(queue) or owed(self, queue, *more))
     for name, kind in (("one", "guarantee"), ("aged", "age")):
         ref, queue, request = bench.shape(name)
         ledger.open_claim(Claim(ref, 1, queue, Demand(request), kind, opened=1, top="root"))

@@ -457,20 +457,3 @@ def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> 
     scene.suspended("b/x")
     assert reserved(scene)[-1] == "owed"
     scene.bench.sound()
-
-
-@pytest.mark.parametrize(("younger_s", "goes"), [(290, "other"), (310, "again")])
-def test_an_eviction_weighs_as_much_as_five_minutes_of_work(younger_s: int, goes: str) -> None:
-    """Of two borrowers the younger one goes, unless it was evicted once and is no more than five minutes younger."""
-    scene = borrowed(protect_evicted="0")
-    began = scene.bench.now
-    scene.lines("job a/first cpu=4")
-    [again] = scene.victims()
-    [other] = {"b/x0", "b/x1"} - {again}
-    scene.suspended(again)
-    scene.runs("a/first")
-    scene.lines(f"time +{younger_s}s", "finishes a/first")
-    scene.runs(again)
-    assert scene.bench.now - began == younger_s * 1000
-    scene.lines("time +60s", "job a/second cpu=4")
-    assert scene.victims() == [{"again": again, "other": other}[goes]]

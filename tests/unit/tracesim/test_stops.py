@@ -75,6 +75,7 @@ def test_a_policy_of_the_engine_pays_as_much_for_a_stop(tmp_path, policy):
     made = trace(tmp_path, CLUSTER, BORROWED)
     found = run(made, policy, stops=Stops(stopping=20_000, restart=7_000))
     assert {uid: job.end // 1000 for uid, job in found.history.jobs.items()} == {"owed": 80, "old": 187}
+    assert found.metrics.wasted_gpu_s == 4 * (70 + 7)
 
 
 def test_the_same_trace_otherwise(tmp_path):

@@ -112,25 +112,33 @@ def _may_be_owed(state: PreemptorState, queue: str) -> Iterator[Shape]:
 
 def outranking(state: PreemptorState) -> list[Claimant]:
     """Waiting jobs for which evicted work of lower priority in the same queue could make room, in order."""
-    nodes = state.queues.ledger.nodes
-    given = basis(state.queues.ledger)
+    ledger = state.queues.ledger
+    nodes, given = ledger.nodes, basis(ledger)
 
     def entitled(shape: Shape, job: Job) -> bool:
         queue = shape.queue
         if job.priority <= state.runs[queue][0].priority or state.now < state.claims_from(job):
             return False
+        if not state.may_be_next(job) or not state.is_refused(shape):
+            return False
         mine = _basis(state, job, given)
-        return (
-            state.may_be_next(job)
-            and mine.refusal(queue, shape.demand) is not None
-            and _could_make_room(state, queue, job.priority, shape.demand, mine)
-            and state.is_refused(shape)
-        )
+        if mine.refusal(queue, shape.demand) is None:
+            return job.growth is None and passes_age(ledger, job)
+        return _could_make_room(state, queue, job.priority, shape.demand, mine)
 
     def may_preempt(queue: str) -> bool:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
     return [*_entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)]
+
+
+def passes_age(ledger: Ledger, job: Job) -> bool:
+    """Whether quota is free for a job that outranks running work of its queue, but for claims for age of this queue:
+    they are for jobs of lower priority.
+    """
+    path = {*chain_of(job.queue)}
+    aged = [claim for claim in ledger.claims.for_age() if not path.isdisjoint(claim.paths())]
+    return bool(aged) and all(claim.queue == job.queue for claim in aged)
 
 
 def _could_make_room(state: PreemptorState, queue: str, priority: int, demand: Demand, given: Basis) -> bool:

@@ -39,10 +39,6 @@ from muster.model.victims import PartialVictim, Victim
 # --- enlisting --------------------------------------------------------------------------------------------------------
 
 
-EVICTION_MS = 300_000
-"""Each past eviction of a workload counts like this much lost work: work evicted before goes later."""
-
-
 def enlist(state: PreemptorState, uid: str) -> None:
     """Bring a workload's place among the runs in line with the facts."""
     started, workload = state.started.get(uid), state.running(uid)
@@ -71,8 +67,7 @@ def enlist(state: PreemptorState, uid: str) -> None:
     came = job.queued_at if job is not None else workload.queued_at or workload.created
     # Work beyond its grant is evicted first of its priority.
     kept = max(since, min(workload.checkpointed_at, state.now))
-    spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
-    run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
+    run = Run(priority, FIRST if charge.over else -kept, -came, workload.ref.key, uid)
     started = state.started[uid] = Started(charge.queue, run, since, kept)
     holding = state.charged.get(uid)
     stays = uid not in state.leaving and (holding is None or holding.left is None)
@@ -239,7 +234,13 @@ def _parts(
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-    """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason."""
+    """A proposal to evict work of lower priority in the claimant's queue, or a deferral with the reason. No work is
+    evicted where the quota is free, and held for the age of a job of lower priority.
+    """
+    ledger = state.queues.ledger
+    if shape.denial is not None and basis(ledger, job.ref.uid).refusal(shape.queue, shape.demand) is None:
+        held = ledger.shortfall(shape.queue, shape.demand, now=state.now, uid=job.ref.uid)
+        return _proposal(state, job, shape.denial.cause, held, kind="priority", priority=job.priority)
     cause, short = _refusal(state, shape, job)
     proposal = _in_its_queue(state, shape, job, cause, short)
     if proposal is not None:

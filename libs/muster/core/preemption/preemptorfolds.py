@@ -11,10 +11,10 @@ from muster.core.preemption.growthclaims import scales_itself
 from muster.core.preemption.plans import enlist, weigh
 from muster.core.preemption.preemptorstate import (
     HOUR_MS,
-    MAX_REMEMBERED,
     MIN_PAUSE_MS,
     NEVER,
     Holding,
+    PastEvictions,
     PreemptorState,
     RetryGate,
 )
@@ -240,7 +240,7 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     if started is not None and after_release(event.reason) != "moved":
         state.passing.left(event.ref.uid)
     if after_release(event.reason) == "evicted" and event.ref.uid in state.queues.workloads:
-        state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
+        state.evictions[event.ref.uid] = PastEvictions(state.suffered(event.ref.uid).times + 1, at.at)
     changed(state, event.ref.uid)
     state.supply += 1
 

@@ -125,14 +125,22 @@ class Ends(Struct):
         return write + (write if stop is None else stop)
 
 
+class PastEvictions(Struct, frozen=True):
+    """How often a workload was evicted for other jobs."""
+
+    times: int = 0
+    last: int = 0
+    """Log time (ms) of the newest eviction."""
+
+
+NO_EVICTIONS = PastEvictions()
+
+
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
 MIN_PAUSE_MS = 1_000
 """The pause between two looks at a job that outranks running jobs."""
-
-MAX_REMEMBERED = 16
-"""The most evictions remembered for one workload."""
 
 HOUR_MS = 3_600_000
 
@@ -245,8 +253,8 @@ class PreemptorState(StageState):
     """By uid of the workload."""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of workloads ordered to leave"""
-    evictions: dict[str, list[int]] = field(default_factory=dict)
-    """workload uid -> log times (ms) of its evictions, newest last, at most MAX_REMEMBERED"""
+    evictions: dict[str, PastEvictions] = field(default_factory=dict)
+    """By uid of the workload, for workloads that were evicted."""
     stays: dict[str, int] = field(default_factory=dict)
     """uid of a workload that could not be suspended -> log time (ms) of the next attempt"""
     failed: dict[str, int] = field(default_factory=dict)
@@ -330,13 +338,13 @@ class PreemptorState(StageState):
         a rest.
         """
         started = self.started[uid]
-        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(uid, ())))
+        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(self.suffered(uid).times)
         resting = "evictions" in self.queues.resting(started.leaf)
         return not resting and self.now >= max(started.since + least, self.stays.get(uid, 0))
 
     def evictable_at(self, started: Started, queue: str) -> int:
         """Log time (ms) at which the minimum run time of a workload against claimants of a queue has passed."""
-        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
+        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(self.suffered(started.run.uid).times)
         least = max(least, protected_ms(self.queues.ledger, started.leaf, queue))
         return max(started.since + least, self.stays.get(started.run.uid, 0))
 
@@ -359,7 +367,7 @@ class PreemptorState(StageState):
         last eviction.
         """
         delay = self.delay_ms(job.ref.uid)
-        return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
+        return max(job.queued_at, self.suffered(job.ref.uid).last) + delay if delay else 0
 
     def delay_ms(self, uid: str) -> int:
         """The preemption delay of a workload."""
@@ -377,7 +385,7 @@ class PreemptorState(StageState):
         grace, since = self.grace_ms(job), self.owed_since.get(job.shape)
         if not grace:
             return 0
-        return None if since is None else max(since, job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + grace
+        return None if since is None else max(since, job.queued_at, self.suffered(job.ref.uid).last) + grace
 
     def may_claim_at(self, job: Job) -> int:
         """Log time (ms) from which a waiting job may claim owed quota: after its own delay and its grace."""
@@ -446,9 +454,8 @@ class PreemptorState(StageState):
                 by_uid[uid] = spares
         return by_uid
 
-    def suffered(self, uid: str) -> int:
-        """The number of evictions of a workload for owed quota or for priority."""
-        return len(self.evictions.get(uid, ())) - self.service.times.get(uid, 0)
+    def suffered(self, uid: str) -> PastEvictions:
+        return self.evictions.get(uid, NO_EVICTIONS)
 
     def may_be_next(self, job: Job) -> bool:
         """Whether the job is in turn, and no quota is held for age for an earlier job of its queue."""

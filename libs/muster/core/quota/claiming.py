@@ -415,10 +415,14 @@ def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:
 
 
 def _alone(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """A claim without victims is only for a claimant with owed quota, until the victims of other claims have left."""
+    """A claim without victims is for a claimant with owed quota, until the victims of other claims have left; or for a
+    claimant that outranks the work of its queue, where only claims for age refuse it.
+    """
     given, queue, demand = basis(state.ledger, proposed.ref.uid), proposed.queue, proposed.demand
     if state.ledger.shortfall(queue, demand, now=state.now, uid=proposed.ref.uid) is None:
         return "fits"
+    if proposed.kind == "priority" and given.refusal(queue, demand) is None:
+        return "" if state.ledger.nodes[queue].preempts else "not_preempting"
     if proposed.kind != "guarantee" or given.awaited(queue, demand) is None:
         return "no_victims"
     return rules(given, queue, demand).claims()

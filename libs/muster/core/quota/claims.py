@@ -138,9 +138,11 @@ class Claim(Struct):
         """Whether a job that has left by ``until``, before the promised start, may pass the claim at ``now``."""
         return 0 < until <= self.promised_now(now)
 
-    def holds_up(self, queue: str, demand: Demand) -> bool:
-        """Whether an age claim is before another job of its own queue, even a job with owed quota."""
-        return not self.firm and self.queue == queue and not self.demand.alike(demand)
+    def holds_up(self, queue: str, demand: Demand, level: str) -> bool:
+        """Whether an age claim is before a job that the guarantee of node ``level`` covers: the guarantee is for the
+        claimant's queue as well.
+        """
+        return not self.firm and level in chain_of(self.queue) and not self.serves(queue, demand)
 
     def is_outgrown(self, refusing: Iterable[str]) -> bool:
         """Whether only nodes above an age claim's nodes still refuse the claimant."""
@@ -361,19 +363,19 @@ class Claims(Struct):
         return [claim for claim in self.by_uid.values() if claim is mine or claim.serves(queue, demand)]
 
     def held_from(
-        self, queue: str, demand: Demand, own: Sequence[Claim], *, owed: bool, lent: bool, now: int | None
+        self, queue: str, demand: Demand, own: Sequence[Claim], *, owed: bool, level: str, now: int | None
     ) -> Scratch:
         """The quota that is not free for a job with the claims ``own``. ``owed``: the job has owed quota and passes age
-        claims. Exception: age claims of its own queue, where ``own`` has no firm claim and nothing is ``lent`` to
-        others. ``now``: log time (ms) of the admission, where the job may pass age claims by its declared run time;
+        claims. Exception: age claims of queues below ``level``, the node whose guarantee covers the job; empty for
+        none. ``now``: log time (ms) of the admission, where the job may pass age claims by its declared run time;
         None: no passing.
         """
         if not self.by_uid:
             return self.total
         alike = [claim for claim in own if claim.firm]
-        aged = self.for_age() if owed and not alike and not lent else ()
+        aged = self.for_age() if level and not alike else ()
         passed = self.passed(queue, demand, now) if now is not None else []
-        before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
+        before = [claim for claim in aged if claim.holds_up(queue, demand, level) and claim not in passed]
         if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
         held = (self.firm if owed else self.total).copied()

@@ -262,13 +262,13 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
             del totals[path]
 
 
-def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queue: str, demand: Demand) -> bool:
-    """Whether a node beside the path of ``queue`` uses more than its guarantee of the requested resources.
+def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], at: str, demand: Demand) -> bool:
+    """Whether a node beside the path of node ``at`` uses more than its guarantee of the requested resources.
 
     ``nodes``, ``used``: path -> node, and path -> usage.
     """
-    chain = chain_of(queue)
-    for path in chain:
+    chain = chain_of(at)
+    for path in chain[1:]:
         for child in nodes[path].children if path in nodes else ():
             uses = used.get(child)
             if uses and child not in chain:

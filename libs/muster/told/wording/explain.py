@@ -529,6 +529,8 @@ def not_beside(declared: int, promised: int) -> str:
 
 def opened(event: ClaimOpened) -> str:
     """Why a claim without victims is opened, and the time of the start where run times are declared."""
+    if event.kind == "priority":
+        return say("it is free, and was held for the age of a job of lower priority")
     if event.kind != "age":
         return say("its queue is owed it, and jobs that are being suspended for others free enough for it, too")
     if not event.promised:

@@ -165,9 +165,10 @@ class Ledger(Books):
         """The amounts that claims hold against a demand."""
         own = self.claims.serving(queue, demand, mine)
         firmly = any(claim.firm for claim in own)  # A firm claim passes age claims, owed or not.
-        owed = firmly or (bool(self.claims.total.extra) and self.owed(queue, demand, *scratches))
-        lent = owed and not firmly and lent_beside(self.nodes, self.used, queue, demand)
-        return self.claims.held_from(queue, demand, own, owed=owed, lent=lent, now=now)
+        level = self.owed_at(queue, demand, *scratches) if self.claims.total.extra and not firmly else ""
+        # What is lent comes back: then the job need not wait for a claim of the same guarantee.
+        before = level if level and not lent_beside(self.nodes, self.used, level, demand) else ""
+        return self.claims.held_from(queue, demand, own, owed=firmly or bool(level), level=before, now=now)
 
     def is_final(self, short: Shortfall) -> bool:
         """Whether a request above the limit, once refused for good, is still above the limit."""
