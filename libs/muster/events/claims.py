@@ -8,7 +8,6 @@ from muster.events.base import Decision
 from muster.events.demands import DemandDecision
 from muster.events.reasons import ClaimKind
 from muster.model.keys import Ref
-from muster.model.places import Move, Placement, Shortage
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired", "idle"]
 """Why a claim ends without an admission."""
@@ -97,23 +96,6 @@ class PlanStale(Decision, frozen=True, kw_only=True):
     """With reason ``held_for_age``: namespace/name of the job for whose age the quota is held."""
 
 
-class PlanTried(Decision, frozen=True, kw_only=True):
-    """The gang admitter's answer to a plan: whether the claimant fits on the nodes after the victims have left.
-
-    Plans are tried only where Muster places gangs.
-    """
-
-    ref: Ref
-    attempt: int
-    fits: bool
-    shortage: Shortage | None = None
-    """The shortage that remains after the victims have left."""
-    places: tuple[Placement, ...] = ()
-    """The places that are kept for the claimant once the victims are ordered to leave."""
-    moves: tuple[Move, ...] = ()
-    """The new places of the victims that move, in the order of the proposal."""
-
-
 class ClaimEnded(Decision, frozen=True, kw_only=True):
     """Nothing is held for ``ref`` any more, and ``ref`` was not admitted."""
 
@@ -139,4 +121,4 @@ class VictimStays(Decision, frozen=True, kw_only=True):
     reason: StayReason
 
 
-ClaimDecision = ClaimOpened | PlanStale | PlanTried | ClaimEnded | VictimStays
+ClaimDecision = ClaimOpened | PlanStale | ClaimEnded | VictimStays

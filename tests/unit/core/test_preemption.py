@@ -9,7 +9,7 @@ from kit import facts
 from kit.audits import audit
 from kit.scenes import Scene
 from kit.words import odd
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -397,7 +397,8 @@ def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
 def test_who_leaves_is_tried_on_the_nodes_first() -> None:
     scene = placed(8)
     scene.lines("gang a/wide head=8 workers=0x0")
-    assert [each.fits for each in scene.bench.happened(PlanTried)] == [True]
+    [proposed] = scene.bench.happened(PreemptionProposed)
+    assert [place.node for place in proposed.places] == ["n0"]
     assert orders(scene) == [("wide", ["x0", "x1"])]
     scene.bench.sound()
 

@@ -351,6 +351,14 @@ def _proposal(
     withheld: Withheld = "",
     priority: int | None = None,
 ) -> PreemptionProposed:
+    """Victims that would start again on the same nodes are left out; where pods are placed, with all new places."""
+    site = site_now(state, job) if victims and not withheld else None
+    places, moves = (
+        ((), ())
+        if site is None
+        else site.places([victim.ref.uid for victim in victims], [victim.ref.uid for victim in victims if victim.moves])
+    )
+    moved = {move.uid for move in moves}
     return PreemptionProposed(
         cause=cause,
         ref=job.ref,
@@ -358,7 +366,7 @@ def _proposal(
         queue=job.queue,
         **job.demand.fields,
         kind=kind,
-        victims=victims,
+        victims=tuple(victim for victim in victims if site is None or not victim.moves or victim.ref.uid in moved),
         partial=partial,
         short=short,
         withheld=withheld,
@@ -367,6 +375,8 @@ def _proposal(
         priority=priority,
         placement=laid_out(state.queues.ledger.nodes, job.queue) if victims else "",
         growth=job.growth,
+        places=places,
+        moves=moves,
     )
 
 

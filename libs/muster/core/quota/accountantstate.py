@@ -12,7 +12,6 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
-from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.quota.division.decay import Lately
@@ -25,7 +24,7 @@ from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import Candidate
+from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import ChildObserved
@@ -149,6 +148,13 @@ class Entry(Struct):
     def suspension(self) -> Leaving:
         """The reason of a suspension; empty for a workload that may stay, or is left to end by itself."""
         return "" if self.ends_by else self.leaving
+
+
+class Plan(Struct):
+    """An unanswered proposal to suspend others for a claimant."""
+
+    proposed: PreemptionProposed
+    cause: Cause
 
 
 class Proposal(Struct):

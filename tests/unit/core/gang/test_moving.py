@@ -9,8 +9,7 @@ from kit.clearings import Play, halves
 from kit.packed import Packed, Shape
 from muster.core.gang.jobplaces import relocated
 from muster.events.base import Event
-from muster.events.claims import PlanTried
-from muster.events.decisions import QuotaReleased
+from muster.events.decisions import PreemptionProposed, QuotaReleased
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.places import Move, Placement
@@ -203,16 +202,16 @@ def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> No
     bench = play.bench
     play.arrives("big", "a", 2)
     found = list[Event]()
-    while not any(isinstance(each, PlanTried) for each in found):
+    while not any(isinstance(each, PreemptionProposed) for each in found):
         if found:
-            bench.append("gang_admitter", "decision", found)
-        others_decide(play, "gang_admitter")
-        found = bench.seats["gang_admitter"].decisions()
+            bench.append("preemptor", "decision", found)
+        others_decide(play, "preemptor")
+        found = bench.seats["preemptor"].decisions()
     at = len(bench.log)
     play.arrives("late", "a", 1)
     for name in ("queue_sorter", "quota_accountant"):
         bench.append(name, "decision", bench.seats[name].decisions())
-    bench.late("gang_admitter", found, at)
+    bench.late("preemptor", found, at)
     bench.append("gang_admitter", "decision", bench.seats["gang_admitter"].decisions())
     play.settle()
     assert play.ordered() == ["y"]
