@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Literal
 
 from muster.events.base import Decision
 from muster.events.demands import DemandDecision
@@ -29,7 +29,6 @@ PlanObjection = Literal[
     "beyond_share",
     "unbalanced",
     "too_many_victims",
-    "no_nodes",
 ]
 """Why a proposed preemption is not carried out:
 
@@ -49,22 +48,7 @@ beyond_guarantee  it is beyond the guarantee of its queue
 beyond_share      it is beyond the fair share of its queue
 unbalanced        its queue would be further above its share than the queue of a victim
 too_many_victims  fewer victims are enough
-no_nodes          the evictions that were tried would not free the nodes it needs
 """
-
-
-def rests_on_nodes(objection: PlanObjection) -> bool:
-    """Whether a plan is refused for the nodes alone: no other plan is tried before a change of the nodes."""
-    match objection:
-        case "no_nodes":
-            return True
-        case "not_waiting" | "fits" | "held_for_age" | "beyond_guarantee" | "beyond_share" | "unbalanced":
-            return False
-        case "no_victims" | "victim_protected" | "victim_left" | "not_enough" | "too_many_victims":
-            return False
-        case "not_preempting" | "not_lower" | "not_served_more" | "below_min" | "gives_too_much":
-            return False
-    assert_never(objection)
 
 
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):

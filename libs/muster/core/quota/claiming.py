@@ -360,7 +360,7 @@ def _of_victims(state: AccountantState, proposed: PreemptionProposed) -> Objecti
     """
     uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
     if for_nodes and not state.places:
-        return "no_nodes"
+        return "fits"
     if for_nodes and uid not in state.ledger.asks and _refusal(state, proposed) is not None:
         return "not_waiting"  # Only a job in a queue has a claim.
     if not proposed.victims:

@@ -299,7 +299,7 @@ def test_what_would_not_do_is_tried_again_only_when_what_runs_has_changed() -> N
     tries = len(play.bench.happened(PreemptionProposed))
     play.bench.pass_time(3_600_000)
     assert len(play.bench.happened(PreemptionProposed)) == tries
-    assert all(each.reason in ("no_nodes", "not_enough") for each in play.bench.happened(PlanStale))
+    assert not play.bench.happened(PlanStale)
     play.bench.sound()
 
 
