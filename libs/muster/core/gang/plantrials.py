@@ -317,7 +317,7 @@ def supposed(state: AdmitterState, but: str = "") -> View:
         if mode is not None and uid != but:  # Any places would do, of all that leaves.
             order = state.orders[uid]
             place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
-    placelines.suppose(state, view)
+    _started(state, view)
     return view
 
 
@@ -327,8 +327,19 @@ def settled(state: AdmitterState, but: str = "") -> View:
     """
     view = View(state.ledger)
     keep(state, view, (but,))
-    placelines.suppose(state, view)
+    _started(state, view)
     return view
+
+
+def _started(state: AdmitterState, view: View) -> None:
+    """Take the places of the jobs about to start: with quota and without an answer yet, or tried again."""
+    mode = state.placement.strategy
+    for uid, reservation in state.reservations.items():
+        gang = state.gangs.get(uid)
+        answered = reservation.told or reservation.deferred or uid in state.orders
+        if mode is not None and gang is not None and not answered and not gang.held:
+            place(view, asks_of(state, gang), mode)
+    placelines.suppose(state, view)
 
 
 # --- what is tried ------------------------------------------------------------------------------------------------
