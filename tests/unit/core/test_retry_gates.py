@@ -7,10 +7,7 @@ from test_preemption import borrowed, ended, orders, reserved, unreadable
 
 from kit import facts
 from kit.scenes import Scene
-from muster.events.decisions import (
-    PreemptionProposed,
-    ReclaimDeferred,
-)
+from muster.events.decisions import PreemptionProposed, ReclaimDeferred
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.workload import Wishes
