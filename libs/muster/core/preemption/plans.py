@@ -352,13 +352,10 @@ def _proposal(
     priority: int | None = None,
 ) -> PreemptionProposed:
     """Victims that would start again on the same nodes are left out; where pods are placed, with all new places."""
-    site = site_now(state, job) if victims and not withheld else None
-    places, moves = (
-        ((), ())
-        if site is None
-        else site.places([victim.ref.uid for victim in victims], [victim.ref.uid for victim in victims if victim.moves])
-    )
-    moved = {move.uid for move in moves}
+    site, gone = site_now(state, job) if victims and not withheld else None, [victim.ref.uid for victim in victims]
+    moving = [victim.ref.uid for victim in victims if victim.moves]
+    places, moves = site.places(gone, moving) if site is not None else ((), ())
+    moved = [move.uid for move in moves] if site is not None else moving
     return PreemptionProposed(
         cause=cause,
         ref=job.ref,
@@ -366,7 +363,7 @@ def _proposal(
         queue=job.queue,
         **job.demand.fields,
         kind=kind,
-        victims=tuple(victim for victim in victims if site is None or not victim.moves or victim.ref.uid in moved),
+        victims=tuple(victim for victim in victims if not victim.moves or victim.ref.uid in moved),
         partial=partial,
         short=short,
         withheld=withheld,

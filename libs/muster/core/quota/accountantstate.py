@@ -240,7 +240,7 @@ class AccountantState(StageState):
     """root -> path -> the weighed usage, in millionths of the capacity"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
     places: bool = False
-    """Gangs are placed on nodes: a plan is tried on the nodes before the answer."""
+    """Gangs are placed on nodes: a plan may make room on nodes alone."""
     native_grow_ms: int = 0
     """How long a gang keeps its quota after kube-scheduler reports no places."""
     native_hold_ms: int = 600_000
