@@ -64,9 +64,9 @@ class Site:
     def _tried(self, gone: Sequence[str], moving: Sequence[str]) -> plantrials.Places | None:
         view = self._settled if moving else self.view
         mark = view.mark()
-        found = plantrials.tried(self._places, view, self._asks, gone, moving)
+        places = plantrials.tried(self._places, view, self._asks, gone, moving)
         view.undo(mark)
-        return found
+        return places
 
     def may_fit(self, gone: Iterable[str] = ()) -> bool:
         """Whether all nodes together have enough free for the gang, without the ``gone`` jobs."""
