@@ -102,7 +102,6 @@ REDELIVERIES: Mapping[str, str] = {
     "places_found": "changes nothing: that attempt does not wait for room any more",
     "places_released": "changes nothing: what it names is held no more",
     "gpu_reservation_ended": "changes nothing: that pod is being deleted, or gone",
-    "plan_tried": "changes nothing: the plan it is about has been answered",
     "plan_stale": "changes nothing: the proposal it answers is gone",
     "pods_awaited": "the Events are read once more, and the next look is later",
     "pods_denied": "changes nothing: the same refusal is known",

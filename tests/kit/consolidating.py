@@ -21,7 +21,6 @@ from kit.story import rayjob
 from muster.core.objects.gpushares import RESERVATIONS
 from muster.core.objects.meta import HOLD
 from muster.events.base import Event
-from muster.events.claims import PlanTried
 from muster.events.decisions import EvictionOrdered
 from muster.events.system import PlacementChosen
 from muster.fakecluster.apiserver.store import StoredChange
@@ -337,5 +336,4 @@ class Consolidating:
         found: Counter[str] = Counter()
         for each in self.told(EvictionOrdered):
             found[each.kind] += 1
-        found["tried in vain"] = sum(not each.fits for each in self.told(PlanTried))
         return found

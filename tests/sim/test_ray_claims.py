@@ -9,7 +9,7 @@ import pytest
 from kit.contention import fixed_size
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, in_queue, kai_queue, raycluster, rayjob, template
 from kit.rayscaler import RayScaler
-from muster.events.claims import ClaimEnded, PlanTried
+from muster.events.claims import ClaimEnded
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
 from muster.events.elastic import GrowthGranted, GrowthOption
 from muster.events.system import PlacementChosen
@@ -176,8 +176,8 @@ def test_victims_leave_a_node_with_room_for_the_new_worker() -> None:
         play.create(fixed_size(2, f"lent-{number}", "other"))
     scaler.start("actor", cpu=4)
     play.tick(8)
-    [worker], [tried], [granted] = play.pods(), play.told(PlanTried), play.told(GrowthGranted)
-    assert tried.fits and worker["spec"].get("nodeName") == tried.places[0].node
+    [worker], [plan], [granted] = play.pods(), play.told(PreemptionProposed), play.told(GrowthGranted)
+    assert worker["spec"].get("nodeName") == plan.places[0].node
     assert granted.added == {"small": 1}
     assert any(admitted.attempt == 2 for admitted in play.told(GangAdmitted)), "what is left goes to one of them again"
     play.clean()

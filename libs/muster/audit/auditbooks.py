@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, assert_never
 from msgspec import Struct, field
 
 from muster.events.base import Event
-from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     Candidate,
     EvictionOrdered,
+    PreemptionProposed,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -233,12 +234,14 @@ class AuditedClaim(Struct):
     """The victims only make room on nodes."""
     opened: int = 0
     """Sequence known to the newest order's decider."""
+    planned: int = 0
+    """Sequence known when its victims and places were chosen."""
     suspended: int = 0
     """Jobs suspended for the claim."""
     promised: int = 0
     """Log time (ms) of the promised service, for a claim for age; 0: no promise."""
     alone: bool = True
-    """No other claim had victims at the order: the plan was tried on nodes without this claim's victims only."""
+    """No other claim had victims at the order: the places were found without this claim's victims only."""
 
 
 def shape_of(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
@@ -269,10 +272,12 @@ class Orders(Struct):
     """uid of a job that has just moved: the quota is reserved again for the job."""
     places: bool = False
     """Jobs are placed: victims leave room on nodes as well, so quota alone does not say how many are needed."""
+    planned: dict[str, int] = field(default_factory=dict)
+    """uid of a claimant -> sequence known to the preemptor when it planned"""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened, known: int) -> None:
         order = AuditedClaim(shape_of(event), event.ref, event.attempt, event.queue, amounts_of(event), opened=known)
-        order.firm = event.kind != "age"
+        order.planned, order.firm = self.planned.pop(event.ref.uid, known), event.kind != "age"
         before = self.by_uid.pop(event.ref.uid, None)
         if isinstance(event, ClaimOpened):
             order.promised = event.promised
@@ -292,6 +297,10 @@ class Orders(Struct):
     def note(self, event: Event, known: int) -> None:
         """Note an event. ``known``: sequence up to which the event's writer knew the log."""
         match event:
+            case PreemptionProposed():
+                self.planned[event.ref.uid] = known
+            case PlanStale():
+                self.planned.pop(event.ref.uid, None)
             case EvictionOrdered():
                 self.moving |= {victim.ref.uid: victim.attempt for victim in event.victims if victim.moves}
                 self._opened(event, known)

@@ -200,7 +200,7 @@ class ClaimAudit:
         held = self._orders.by_uid.get(uid)
         if held is not None and held.suspended:
             told = f"{held.ref}: {held.suspended} were suspended for it, {reason}"
-            changed = self._changed(uid, held.opened) or (held.for_nodes and self._nodes > held.opened)
+            changed = self._changed(uid, held.opened) or (held.for_nodes and self._nodes > held.planned)
             yield "I26", changed, told
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
@@ -222,11 +222,11 @@ class ClaimAudit:
             self._places[event.ref.uid] = held
 
     def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
-        """The plan was tried on the nodes before a victim left: the job lacks a place only if the nodes changed."""
+        """The plan had places for the job before a victim left: the job lacks a place only if the nodes changed."""
         held = self._places.pop(event.ref.uid, None)
         if held is not None:
             message = f"{held.suspended} were suspended for it, the nodes have not changed, and it has no place"
-            changed = self._nodes > held.opened or self._changed(event.ref.uid, held.opened)
+            changed = self._nodes > held.planned or self._changed(event.ref.uid, held.planned)
             yield "I26", changed, f"{event.ref}: {message}"
 
     def _grows(self, event: GrowthRequested | GrowthGranted | QuotaReleased, seq: int) -> None:

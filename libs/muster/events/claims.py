@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Literal
 
 from muster.events.base import Decision
 from muster.events.demands import DemandDecision
 from muster.events.reasons import ClaimKind
 from muster.model.keys import Ref
-from muster.model.places import Move, Placement, Shortage
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired", "idle"]
 """Why a claim ends without an admission."""
@@ -30,7 +29,6 @@ PlanObjection = Literal[
     "beyond_share",
     "unbalanced",
     "too_many_victims",
-    "no_nodes",
 ]
 """Why a proposed preemption is not carried out:
 
@@ -50,22 +48,7 @@ beyond_guarantee  it is beyond the guarantee of its queue
 beyond_share      it is beyond the fair share of its queue
 unbalanced        its queue would be further above its share than the queue of a victim
 too_many_victims  fewer victims are enough
-no_nodes          the evictions that were tried would not free the nodes it needs
 """
-
-
-def rests_on_nodes(objection: PlanObjection) -> bool:
-    """Whether a plan is refused for the nodes alone: no other plan is tried before a change of the nodes."""
-    match objection:
-        case "no_nodes":
-            return True
-        case "not_waiting" | "fits" | "held_for_age" | "beyond_guarantee" | "beyond_share" | "unbalanced":
-            return False
-        case "no_victims" | "victim_protected" | "victim_left" | "not_enough" | "too_many_victims":
-            return False
-        case "not_preempting" | "not_lower" | "not_served_more" | "below_min" | "gives_too_much":
-            return False
-    assert_never(objection)
 
 
 class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
@@ -98,23 +81,6 @@ class PlanStale(Decision, frozen=True, kw_only=True):
     """With reason ``held_for_age``: namespace/name of the job for whose age the quota is held."""
 
 
-class PlanTried(Decision, frozen=True, kw_only=True):
-    """The gang admitter's answer to a plan: whether the claimant fits on the nodes after the victims have left.
-
-    Plans are tried only where Muster places gangs.
-    """
-
-    ref: Ref
-    attempt: int
-    fits: bool
-    shortage: Shortage | None = None
-    """The shortage that remains after the victims have left."""
-    places: tuple[Placement, ...] = ()
-    """The places that are kept for the claimant once the victims are ordered to leave."""
-    moves: tuple[Move, ...] = ()
-    """The new places of the victims that move, in the order of the proposal."""
-
-
 class ClaimEnded(Decision, frozen=True, kw_only=True):
     """Nothing is held for ``ref`` any more, and ``ref`` was not admitted."""
 
@@ -140,4 +106,4 @@ class VictimStays(Decision, frozen=True, kw_only=True):
     reason: StayReason
 
 
-ClaimDecision = ClaimOpened | PlanStale | PlanTried | ClaimEnded | VictimStays
+ClaimDecision = ClaimOpened | PlanStale | ClaimEnded | VictimStays

@@ -245,6 +245,10 @@ class PreemptionProposed(ClaimantDecision, frozen=True, kw_only=True):
     """The layout of the pods on nodes, as in QuotaReserved."""
     idles_ms: int = 0
     """With ``age``: how long the claimed amounts may be idle for the job."""
+    places: tuple[Placement, ...] = ()
+    """Where Muster places gangs: the places of the claimant once the victims have left. Empty: nodes may be added."""
+    moves: tuple[Move, ...] = ()
+    """The new places of the victims that move, in the order of ``victims``."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):

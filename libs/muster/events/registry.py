@@ -37,7 +37,10 @@ AnyEvent = (
 
 EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """{tag: type} of everything the log may hold."""
-RETIRED = dict.fromkeys(("clearing_ordered", "clearing_proposed", "clearing_tried"), "f3a06c66")
+RETIRED = {
+    **dict.fromkeys(("clearing_ordered", "clearing_proposed", "clearing_tried"), "f3a06c66"),
+    "plan_tried": "67a3d2d3",
+}
 """{tag that no event has any more: the last commit of Muster with the event}"""
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -57,7 +57,6 @@ SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
         decisions.GangDeferred,
         decisions.PlacesFound,
         decisions.PlacesReleased,
-        claims.PlanTried,
         gangs.GpuReservationEnded,
         gangs.PodsProposed,
         gangs.PodsPlaced,

@@ -9,10 +9,11 @@ from kit import facts
 from kit.audits import audit
 from kit.scenes import Scene
 from kit.words import odd
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
+    GangDeferred,
     PreemptionProposed,
     QuotaReserved,
     ReclaimDeferred,
@@ -397,8 +398,28 @@ def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
 def test_who_leaves_is_tried_on_the_nodes_first() -> None:
     scene = placed(8)
     scene.lines("gang a/wide head=8 workers=0x0")
-    assert [each.fits for each in scene.bench.happened(PlanTried)] == [True]
+    [proposed] = scene.bench.happened(PreemptionProposed)
+    assert [place.node for place in proposed.places] == ["n0"]
     assert orders(scene) == [("wide", ["x0", "x1"])]
+    scene.bench.sound()
+
+
+def test_a_node_may_close_between_a_plan_and_its_order() -> None:
+    """No fault of the plan: the job has its place once the node is back."""
+    scene = placed(8)
+    scene.line("gang a/wide head=8 workers=0x0")
+    scene.take("queue_sorter", "quota_accountant", "preemptor")
+    scene.line("node n0 cpu=8 cordoned")
+    scene.settle()
+    assert orders(scene) == [("wide", ["x0", "x1"])]
+    for name in ("b/x0", "b/x1"):
+        scene.suspended(name)
+        scene.line(f"gone {name}")
+    scene.settle()
+    assert "wide" in [each.ref.name for each in scene.bench.happened(GangDeferred)]
+    scene.bench.sound()
+    scene.lines("node n0 cpu=8")
+    assert [each.ref.name for each in scene.bench.happened(GangAdmitted)][-1] == "wide"
     scene.bench.sound()
 
 

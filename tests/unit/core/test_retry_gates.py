@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from test_preemption import borrowed, ended, orders, placed, reserved, unreadable
+from test_preemption import borrowed, ended, orders, reserved, unreadable
 
 from kit import facts
 from kit.scenes import Scene
-from muster.events.claims import PlanStale, PlanTried
-from muster.events.decisions import (
-    PreemptionProposed,
-    ReclaimDeferred,
-)
+from muster.events.decisions import PreemptionProposed, ReclaimDeferred
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.workload import Wishes
@@ -96,24 +92,6 @@ def test_who_comes_of_age_gives_way_while_evictions_of_another_queue_are_paused(
     assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["evictions_paused"]
     scene.lines("time +610s")
     assert orders(scene) == [("owed", ["x1"])]
-    scene.bench.sound()
-
-
-def test_what_changes_while_a_plan_is_tried_opens_the_gate() -> None:
-    """Its node comes back after the trial and before the answer: nothing else happens then that would open the gate."""
-    scene = placed(8)
-    scene.line("gang a/wide head=8 workers=0x0")
-    scene.take("queue_sorter", "quota_accountant", "preemptor")
-    assert [each.ref.name for each in scene.bench.happened(PreemptionProposed)] == ["wide"]
-    scene.line("node n0 cpu=8 cordoned")
-    scene.take("gang_admitter")
-    assert [each.fits for each in scene.bench.happened(PlanTried)] == [False]
-    scene.line("node n0 cpu=8")
-    scene.settle()
-    assert [each.reason for each in scene.bench.happened(PlanStale)] == ["no_nodes"]
-    assert orders(scene) == []
-    scene.lines("time +120s")
-    assert orders(scene) == [("wide", ["x0", "x1"])]
     scene.bench.sound()
 
 

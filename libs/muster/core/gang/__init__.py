@@ -1,5 +1,5 @@
 """Gangs: a workload starts whole or holds nothing.
 
-Stage ``GangAdmitter`` (``admitter.py``) alone admits jobs, places pods, holds places and tries the plans of the
-preemptor on the nodes. The search for victims reads the state for the room on the nodes.
+Stage ``GangAdmitter`` (``admitter.py``) alone admits jobs, places pods, holds places and keeps the places of plans. The
+search for victims reads the state for the room on the nodes.
 """

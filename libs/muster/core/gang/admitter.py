@@ -71,8 +71,7 @@ class GangAdmitter(Stage[AdmitterState]):
         for decision in self._admissions(state, view, placer):
             acted = True
             yield decision
-        if not acted:  # Plans are tried on nodes without placements of this commit.
-            yield from plantrials.trials_due(state)
+        if not acted:
             yield from placelines.retries_due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:

@@ -15,7 +15,6 @@ from muster.core.objects.meta import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.nodeledger import NodeLedger, Occupant
 from muster.core.stage import DueTimes, StageState
 from muster.events.base import Cause
-from muster.events.claims import PlanTried
 from muster.events.decisions import GangAdmitted, PlacesReleased, PreemptionProposed
 from muster.events.elastic import GrowthOption
 from muster.events.facts import PodObserved
@@ -210,15 +209,6 @@ class Keeper(Struct):
     """The keeper is being deleted."""
 
 
-class Plan(Struct):
-    """An unanswered proposal to suspend others for a claimant: the admitter tries the plan, the accountant answers."""
-
-    proposed: PreemptionProposed
-    cause: Cause
-    tried: PlanTried | None = None
-    """Whether the claimant was found to fit on the nodes, if known."""
-
-
 class NodesOrder(Struct):
     """The victims of a job, and the places kept for the job."""
 
@@ -285,7 +275,7 @@ class AdmitterState(StageState):
     """uid of a job tried again without an answer yet -> (log time (ms) of the end of its room, whether within a
     guarantee)
     """
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, PreemptionProposed] = field(default_factory=dict)
     """claimant uid -> a proposal of victims without an answer yet"""
     orders: dict[str, NodesOrder] = field(default_factory=dict)
     """uid of a job -> its victims, and the places kept for the job until its admission"""

@@ -1,9 +1,8 @@
-"""Trials of plans, and kept places: a plan is tried before any victim is suspended, and the places found for the
-claimant are kept from the order on.
+"""Trials of plans, and kept places: the preemptor tries a plan on the nodes before the proposal, and the places found
+for the claimant are kept from the proposal on.
 
 A plan is tried on the nodes as expected after all earlier orders: their victims are gone, and their claimants have
-places. Where node pools are declared, nodes may still be added for a job that lacks quota, so missing nodes are no
-objection. The room released by the victims is kept as long as the claim on quota, then until the job is placed, or
+places. The room released by the victims is kept as long as the claim on quota, then until the job is placed, or
 until ten minutes after the last victim has left.
 """
 
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from muster.core.gang import placelines
-from muster.core.gang.admitterstate import KEPT_MS, AdmitterState, NodesOrder, Plan
+from muster.core.gang.admitterstate import KEPT_MS, AdmitterState, NodesOrder
 from muster.core.gang.jobplaces import (
     asks_of,
     asks_of_claimant,
@@ -24,12 +21,10 @@ from muster.core.gang.jobplaces import (
     leave,
     occupants_of,
     placements,
-    relocated,
 )
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, Kept, View
-from muster.events.base import Cause
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -44,19 +39,13 @@ from muster.events.decisions import (
 from muster.events.effects import EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
-from muster.model.places import Placement
+from muster.model.places import Move, Placement
 
 
-def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
+def proposed(state: AdmitterState, _at: Position, event: PreemptionProposed) -> None:
     if event.victims and not event.withheld:
         laid_out(state, event)
-        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
-
-
-def tried(state: AdmitterState, _at: Position, event: PlanTried) -> None:
-    plan = state.plans.get(event.ref.uid)
-    if plan is not None:
-        plan.tried = event
+        state.plans[event.ref.uid] = event
 
 
 def answered(state: AdmitterState, _at: Position, event: PlanStale) -> None:
@@ -72,7 +61,7 @@ def opened(state: AdmitterState, _at: Position, event: ClaimOpened) -> None:
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     """The places found for the claimant, and for the jobs moved for the claimant, are kept from now on."""
     plan, before = state.plans.pop(event.ref.uid, None), state.orders.get(event.ref.uid)
-    places = plan.tried.places if plan is not None and plan.tried is not None else ()
+    places = plan.places if plan is not None else ()
     for past in [uid for uid, order in state.orders.items() if not _stands(state, order)]:
         del state.orders[past]
     leaving = {victim.ref.uid: occupants_of(state, victim.ref.uid) for victim in event.victims}
@@ -277,16 +266,14 @@ KeptPlaces = tuple[str, Sequence[Ask], Sequence[Placement], Mapping[str, Sequenc
 
 
 def _kept(state: AdmitterState) -> Iterator[KeptPlaces]:
-    """The kept places of orders in force, then of plans that fit, until the plan is ordered or stale."""
+    """The kept places of orders in force, then of plans, until the plan is ordered or stale."""
     for uid, order in sorted(in_force(state), key=lambda entry: _awaited(state, entry[1])):
         if uid in state.gangs and (state.gangs[uid].waits or order.moved or order.growth is not None):
             yield uid, asks_of_claimant(state, uid, order.growth, order.pods), order.places, order.frees
     for uid, plan in state.plans.items():
-        if plan.tried is not None and plan.tried.fits:
-            proposal = plan.proposed
-            yield uid, asks_of_claimant(state, uid, proposal.growth, proposal.pods), plan.tried.places, {}
-            for move in plan.tried.moves:
-                yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
+        yield uid, asks_of_claimant(state, uid, plan.growth, plan.pods), plan.places, {}
+        for move in plan.moves:
+            yield move.uid, asks_of_claimant(state, move.uid, None, 0), move.places, {}
 
 
 def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> bool:
@@ -311,7 +298,7 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask]) -> boo
 
 
 def supposed(state: AdmitterState, but: str = "") -> View:
-    """The nodes as expected after all orders for other jobs, and after all plans that fit."""
+    """The nodes as expected after all orders for other jobs, and after all plans."""
     view, mode, gone = View(state.ledger), state.placement.strategy, set[str]()
 
     def give(keys: Iterable[str]) -> None:
@@ -330,7 +317,7 @@ def supposed(state: AdmitterState, but: str = "") -> View:
         if mode is not None and uid != but:  # Any places would do, of all that leaves.
             order = state.orders[uid]
             place(view, asks_of_claimant(state, uid, order.growth, order.pods), mode)
-    placelines.suppose(state, view)
+    _started(state, view)
     return view
 
 
@@ -340,30 +327,42 @@ def settled(state: AdmitterState, but: str = "") -> View:
     """
     view = View(state.ledger)
     keep(state, view, (but,))
-    placelines.suppose(state, view)
+    _started(state, view)
     return view
+
+
+def _started(state: AdmitterState, view: View) -> None:
+    """Take the places of the jobs about to start: with quota and without an answer yet, or tried again."""
+    mode = state.placement.strategy
+    for uid, reservation in state.reservations.items():
+        gang = state.gangs.get(uid)
+        answered = reservation.told or reservation.deferred or uid in state.orders
+        if mode is not None and gang is not None and not answered and not gang.held:
+            place(view, asks_of(state, gang), mode)
+    placelines.suppose(state, view)
 
 
 # --- what is tried ------------------------------------------------------------------------------------------------
 
 
-def trials_due(state: AdmitterState) -> Iterator[PlanTried]:
-    """The trial of a plan, for a single plan at a time; none where placement is off."""
-    mode, plan = state.placement.strategy, next((plan for plan in state.plans.values() if plan.tried is None), None)
-    if mode is None or plan is None:
-        return
-    proposal, moving = plan.proposed, [victim.ref.uid for victim in plan.proposed.victims if victim.moves]
-    victims = [victim.ref.uid for victim in proposal.victims]
-    tried = PlanTried(cause=plan.cause, ref=proposal.ref, attempt=proposal.attempt, fits=False)
-    going = {uid for order in state.orders.values() for uid in order.going}
-    if proposal.ref.uid in state.gangs and going.isdisjoint(victims):
-        view = settled(state, proposal.ref.uid) if moving else supposed(state, proposal.ref.uid)
-        leave(state, view, victims)
-        here = view.mark()
-        short = place(view, asks_of_claimant(state, proposal.ref.uid, proposal.growth, proposal.pods), mode)
-        grows = proposal.short is not None and bool(state.pools)
-        tried = replace(tried, fits=short is None or grows, shortage=short, places=placements(view, here))
-        if moving and tried.fits:
-            moves = elsewhere(state, view, moving, mode)
-            tried = replace(tried, fits=moves is not None, moves=relocated(state, moves or ()) or moves or ())
-    yield tried
+Places = tuple[tuple[Placement, ...], tuple[Move, ...]]
+"""The places of a claimant, and the new places of the jobs that move for it."""
+
+
+def tried(
+    state: AdmitterState, view: View, asks: Sequence[Ask], victims: Iterable[str], moving: Sequence[str]
+) -> Places | None:
+    """The places for a claimant with its victims gone, and other places for the ``moving`` ones; None without.
+
+    ``view``: of :func:`settled` where jobs move, else of :func:`supposed`. The places are taken in the view.
+    """
+    mode = state.placement.strategy
+    if mode is None:
+        return None
+    leave(state, view, victims)
+    here = view.mark()
+    if place(view, asks, mode) is not None:
+        return None
+    places = placements(view, here)
+    moves = elsewhere(state, view, moving, mode)
+    return (places, moves) if moves is not None else None

@@ -1,7 +1,7 @@
 """Jobs with room in their quota and no place on the nodes: other jobs are moved or evicted for such a job.
 
 One search follows every ``gang_deferred``: in KAI queues first for moves, then between queues, then in the queue of the
-job. The preemptor proposes the victims. The gang admitter confirms the places. If quota has become short meanwhile, the
+job. The preemptor proposes the victims. The gang admitter keeps the places. If quota has become short meanwhile, the
 proposal brings the job back to its queue. Only queued jobs can hold a claim. Without victims that leave room, the job
 rests until the candidates or the nodes change.
 """
@@ -129,16 +129,15 @@ def searched(state: PreemptorState, uid: str, gate: RetryGate) -> None:
         _rests(state, unplaced, gate)
 
 
-def stale(state: PreemptorState, uid: str, gate: RetryGate, *, refused: bool) -> None:
-    """The proposed jobs are not suspended. Unless the nodes ``refused`` the job, the state has changed since the
-    proposal: the job asks again at once, but only once until the gate opens. Two jobs could take each other's quota
-    meanwhile.
+def stale(state: PreemptorState, uid: str, gate: RetryGate) -> None:
+    """The proposed jobs are not suspended, because the state has changed since the proposal. The job asks again at
+    once, but only once until the gate opens: two jobs could take each other's quota meanwhile.
     """
     unplaced = state.unplaced.get(uid)
     if unplaced is None or not unplaced.asked:
         return
     unplaced.asked = False
-    if not refused and unplaced.again_at <= state.now:
+    if unplaced.again_at <= state.now:
         unplaced.again_at = gate.rest
         gate = structs.replace(gate, rest=0)
     _rests(state, unplaced, gate)
@@ -288,7 +287,7 @@ def _proposal(state: PreemptorState, unplaced: UnplacedClaimant) -> PreemptionPr
             return plans.clear(state, unplaced, job, kind, plan)
     if not looked:
         return None
-    again = [unplaced.again_at] if unplaced.again_at > state.now else []  # A plan was stale, and no node refused it.
+    again = [unplaced.again_at] if unplaced.again_at > state.now else []  # A plan was stale.
     return ReclaimDeferred(
         cause=unplaced.cause,
         ref=job.ref,

@@ -352,6 +352,11 @@ def _proposal(
     withheld: Withheld = "",
     priority: int | None = None,
 ) -> PreemptionProposed:
+    """Victims that would start again on the same nodes are left out; where pods are placed, with all new places."""
+    site, gone = site_now(state, job) if victims and not withheld else None, [victim.ref.uid for victim in victims]
+    moving = [victim.ref.uid for victim in victims if victim.moves]
+    places, moves = site.places(gone, moving) if site is not None else ((), ())
+    moved = [move.uid for move in moves] if site is not None else moving
     return PreemptionProposed(
         cause=cause,
         ref=job.ref,
@@ -359,7 +364,7 @@ def _proposal(
         queue=job.queue,
         **job.demand.fields,
         kind=kind,
-        victims=victims,
+        victims=tuple(victim for victim in victims if not victim.moves or victim.ref.uid in moved),
         partial=partial,
         short=short,
         withheld=withheld,
@@ -368,6 +373,8 @@ def _proposal(
         priority=priority,
         placement=laid_out(state.queues.ledger.nodes, job.queue) if victims else "",
         growth=job.growth,
+        places=places,
+        moves=moves,
     )
 
 

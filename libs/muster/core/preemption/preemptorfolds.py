@@ -25,7 +25,7 @@ from muster.core.quota.ledger.standalone import as_job
 from muster.core.quota.service import gpu_time
 from muster.core.stage import leave_out
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays, rests_on_nodes
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -349,10 +349,7 @@ def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     event.
     """
     proposed = state.open.pop(event.ref.uid, state.shut(0))
-    gate, refused = replace(proposed, rest=at.at + NO_NODES_MS), rests_on_nodes(event.reason)
-    makingroom.stale(state, event.ref.uid, gate, refused=refused)
-    if refused:
-        bar(state, event.ref.uid, gate)
+    makingroom.stale(state, event.ref.uid, replace(proposed, rest=at.at + NO_NODES_MS))
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:

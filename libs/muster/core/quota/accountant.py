@@ -197,9 +197,8 @@ class QuotaAccountant(Stage[AccountantState]):
         """The answer to each proposal, up to the first proposal with a claim.
 
         A job gets no answer while it would take room of another that could have it evicted (``OwedWait``): a job that
-        is answered later in this commit, was refused in this commit, or has a plan that is tried on the nodes: its
-        claim comes with the next proposal of the preemptor. Growth that is owed its room and answered in this commit
-        keeps it likewise.
+        is answered later in this commit, was refused in this commit, or has a plan: its claim comes with the next
+        proposal of the preemptor. Growth that is owed its room and answered in this commit keeps it likewise.
         """
         asking = [proposal for uid, proposal in state.proposals.items() if uid not in state.due_adoption]
         waits = OwedWait(state)

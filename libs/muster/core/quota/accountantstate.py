@@ -12,7 +12,6 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
-from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.quota.division.decay import Lately
@@ -25,7 +24,7 @@ from muster.core.quota.trees.forest import Forest
 from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import Candidate
+from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import ChildObserved
@@ -151,6 +150,13 @@ class Entry(Struct):
         return "" if self.ends_by else self.leaving
 
 
+class Plan(Struct):
+    """An unanswered proposal to suspend others for a claimant."""
+
+    proposed: PreemptionProposed
+    cause: Cause
+
+
 class Proposal(Struct):
     """An unanswered candidate."""
 
@@ -234,7 +240,7 @@ class AccountantState(StageState):
     """root -> path -> the weighed usage, in millionths of the capacity"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
     places: bool = False
-    """Gangs are placed on nodes: a plan is tried on the nodes before the answer."""
+    """Gangs are placed on nodes: a plan may make room on nodes alone."""
     native_grow_ms: int = 0
     """How long a gang keeps its quota after kube-scheduler reports no places."""
     native_hold_ms: int = 600_000

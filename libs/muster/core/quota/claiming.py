@@ -23,10 +23,9 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from muster.core.gang.admitterstate import Plan
 from muster.core.objects.meta import quota_name
 from muster.core.quota import rayclaims
-from muster.core.quota.accountantstate import AccountantState, Entry, evictable
+from muster.core.quota.accountantstate import AccountantState, Entry, Plan, evictable
 from muster.core.quota.accounting import growth
 from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.candidates import Objection, basis, search
@@ -40,7 +39,7 @@ from muster.core.quota.ledger.kaitimes import protected_ms
 from muster.core.quota.ledger.quotaledger import Ledger, shares_with, waits
 from muster.core.stage import Violation
 from muster.events.base import Cause, Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, StayReason, VictimStays
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, StayReason, VictimStays
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.events.system import PlacementChosen
 from muster.model.demand import Demand, Shortfall
@@ -60,12 +59,6 @@ def placement_chosen(state: AccountantState, at: Position, event: PlacementChose
     state.places = event.strategy is not None
     state.forest.placed(state.places, Cause(at.seq, at.item))
     state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
-
-
-def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
-    plan = state.plans.get(event.ref.uid)
-    if plan is not None and plan.proposed.attempt == event.attempt:
-        plan.tried = event
 
 
 def ordered(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
@@ -297,11 +290,9 @@ def answers(state: AccountantState) -> Iterator[Decision]:
     """Answers to proposed preemptions, up to the first new claim: later proposals are judged beside the new claim."""
     for plan in state.plans.values():
         proposed = plan.proposed
-        reason, holder = _objection(state, plan)
+        reason, holder = _objection(state, proposed)
         if reason:
             yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=reason, holder=holder)
-            continue
-        if state.places and proposed.victims and plan.tried is None:
             continue
         common: dict[str, Any] = {
             "cause": plan.cause,
@@ -319,18 +310,16 @@ def answers(state: AccountantState) -> Iterator[Decision]:
         elif not (proposed.victims or proposed.partial):
             yield ClaimOpened(**common, kind=proposed.kind)
         else:
-            moves = plan.tried.moves if plan.tried is not None else ()
-            moved = {move.uid for move in moves}  # Others that could move have places where they are.
             yield EvictionOrdered(
                 **common,
                 kind=proposed.kind,
-                victims=tuple(one for one in proposed.victims if not one.moves or one.ref.uid in moved),
+                victims=proposed.victims,
                 partial=proposed.partial,
                 path=path,
                 resource=resource,
                 owing=_owing_node(state, proposed),
                 priority=proposed.priority,
-                moves=moves,
+                moves=proposed.moves,
                 growth=proposed.growth,
             )
         return
@@ -349,9 +338,8 @@ def _refusal(state: AccountantState, proposed: PreemptionProposed) -> Shortfall 
     return basis(state.ledger, proposed.ref.uid).refusal(proposed.queue, proposed.demand)
 
 
-def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
+def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Objection, str]:
     """(why a proposed preemption does not hold, empty when it holds; the job that holds the wanted quota)."""
-    proposed = plan.proposed
     demand, claims = proposed.demand, state.ledger.claims
     if not (rayclaims.is_asked(state, proposed) if proposed.growth is not None else _waits_so(state, proposed)):
         return "not_waiting", ""
@@ -363,27 +351,25 @@ def _objection(state: AccountantState, plan: Plan) -> tuple[Objection, str]:
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if proposed.partial:
         return _partial_objection(state, proposed), ""
-    return _of_victims(state, plan), ""
+    return _of_victims(state, proposed), ""
 
 
-def _of_victims(state: AccountantState, plan: Plan) -> Objection:
+def _of_victims(state: AccountantState, proposed: PreemptionProposed) -> Objection:
     """Why the victims are not suspended. Judged is what may have changed since the plan: a priority, or the service of
-    former runs, belongs to an attempt and stays. Where jobs are placed, the gang admitter decides last.
+    former runs, belongs to an attempt and stays.
     """
-    proposed, tried = plan.proposed, plan.tried
     uid, queue, demand, for_nodes = proposed.ref.uid, proposed.queue, proposed.demand, proposed.short is None
     if for_nodes and not state.places:
-        return "no_nodes"
+        return "fits"
     if for_nodes and uid not in state.ledger.asks and _refusal(state, proposed) is not None:
         return "not_waiting"  # Only a job in a queue has a claim.
     if not proposed.victims:
         return _alone(state, proposed)
     if not all(may_leave(state, victim, queue) for victim in proposed.victims):
         return "victim_protected"
-    refused: Objection = "no_nodes" if state.places and tried is not None and not tried.fits else ""
     given = basis(state.ledger, uid)
     if proposed.kind == "move":
-        return "not_enough" if given.refusal(queue, demand) is not None else refused
+        return "not_enough" if given.refusal(queue, demand) is not None else ""
     chosen = [victim.ref.uid for victim in proposed.victims if not victim.moves]
     own = any(state.entries[victim].queue == queue for victim in chosen)
     shares = shares_with(state.ledger, uid, queue, demand) if state.ledger.by_shares(queue) else None
@@ -391,7 +377,7 @@ def _of_victims(state: AccountantState, plan: Plan) -> Objection:
     spare = proposed.for_places and state.places and given.refusal(queue, demand) is None
     begun = search(given, queue, demand, places=for_nodes or spare)
     begun.places = state.places
-    return giving_objection(judge, begun, chosen, places=state.places) or refused
+    return giving_objection(judge, begun, chosen, places=state.places)
 
 
 def _waits_so(state: AccountantState, proposed: PreemptionProposed) -> bool:

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from muster.core.gang import plantrials
 from muster.core.gang.admitterstate import AdmitterState
-from muster.core.gang.jobplaces import asks_of_claimant, elsewhere, jobs_on, leave, may_fit, occupants_of
+from muster.core.gang.jobplaces import asks_of_claimant, jobs_on, leave, may_fit, occupants_of, relocated
 from muster.core.gang.nodeclaims import could_have_places
 from muster.core.placement.choices import choices, pinned_to_nodes, suits
 from muster.core.placement.needs import need_of, refused
-from muster.core.placement.place import place, weight
+from muster.core.placement.place import weight
 from muster.core.placement.view import Ask, View
 from muster.core.victimsearch.prices import Option, Prices, cheapest
 from muster.events.elastic import GrowthOption
@@ -41,24 +41,32 @@ class Site:
     def view(self) -> View:
         return plantrials.supposed(self._places, self._uid)
 
+    @cached_property
+    def _settled(self) -> View:
+        return plantrials.settled(self._places, self._uid)
+
     def fits(self, gone: Iterable[str], moving: Iterable[str] = ()) -> bool:
         """Whether the gang finds its places without the ``gone`` jobs, and the ``moving`` jobs among the ``gone`` find
         other places.
         """
         key = frozenset(gone), frozenset(moving)
         if key not in self._fits:
-            self._fits[key] = self._placed(*key)
+            self._fits[key] = self._tried(sorted(key[0]), sorted(key[1])) is not None
         return self._fits[key]
 
-    def _placed(self, gone: Iterable[str], moving: Iterable[str]) -> bool:
-        mark, uids, mode = self.view.mark(), sorted(gone), self._places.placement.strategy
-        for uid in uids:
-            self.leave(uid)
-        fits = mode is None or place(self.view, self._asks, mode) is None
-        if fits and mode is not None:
-            fits = elsewhere(self._places, self.view, sorted(moving), mode) is not None
-        self.view.undo(mark)
-        return fits
+    def places(self, gone: Sequence[str], moving: Sequence[str]) -> plantrials.Places:
+        """The places of the gang without the ``gone`` jobs, and those of the ``moving`` jobs that would not start
+        again on the same nodes; nothing where the gang has no places.
+        """
+        places, moves = self._tried(gone, moving) or ((), ())
+        return places, relocated(self._places, moves) or moves
+
+    def _tried(self, gone: Sequence[str], moving: Sequence[str]) -> plantrials.Places | None:
+        view = self._settled if moving else self.view
+        mark = view.mark()
+        places = plantrials.tried(self._places, view, self._asks, gone, moving)
+        view.undo(mark)
+        return places
 
     def may_fit(self, gone: Iterable[str] = ()) -> bool:
         """Whether all nodes together have enough free for the gang, without the ``gone`` jobs."""

@@ -319,7 +319,7 @@ def _preemption(event: d.PreemptionProposed) -> str:
             "{request} is proposed to be held for it: too much later work has passed it",
             request=_request(event.queue, event.request),
         )
-    proposed = say("proposed {leaving}", leaving=nodewords.leaving(event))
+    proposed = say("proposed {leaving}", leaving=nodewords.leaving(event)) + nodewords.fits_on(event)
     return (
         say("{proposed}; {why}", proposed=proposed, why=say(reasons.WITHHELD[event.withheld]))
         if event.withheld
@@ -478,7 +478,6 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
             "{request} is held for it: {opened}", request=_request(e.queue, e.request), opened=explain.opened(e)
         ),
     ),
-    claims.PlanTried: ("tried", _alone(nodewords.plan_tried)),
     claims.PlanStale: (
         "stale",
         lambda e, _: say("no job is suspended for it: {why}", why=say(reasons.STALE[e.reason], holder=e.holder)),

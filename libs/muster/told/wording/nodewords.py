@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from muster.core.objects.meta import rfc3339
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
-from muster.events.claims import PlanTried
 from muster.events.decisions import EvictionOrdered, PreemptionProposed
 from muster.events.gangs import GangHeldBack, ends_a_round
 from muster.model.gang import PodGroup, Verdict
@@ -376,22 +375,21 @@ def room_proposed(event: d.PreemptionProposed) -> str:
     how = say("to move to other nodes") if moving == count else say("for eviction")
     if 0 < moving < count:
         how = say("for eviction, {moving} of them to move to other nodes", moving=moving)
-    return say("its quota has room, and the nodes have none: {jobs} proposed {how}", jobs=jobs, how=how)
+    proposed = say("its quota has room, and the nodes have none: {jobs} proposed {how}", jobs=jobs, how=how)
+    return proposed + fits_on(event)
 
 
-def plan_tried(event: PlanTried) -> str:
-    """Whether the job fits once the victims are gone, and where."""
-    if not event.fits:
-        return say("the evictions that were tried would not free the nodes it needs")
-    if event.shortage is not None:
-        return say("it fits once its victims are evicted and nodes are added")
+def fits_on(event: d.PreemptionProposed) -> str:
+    """Where the job fits once the victims of a plan are gone; empty where that is not known."""
+    if not event.places:
+        return ""
     where = _where((place.node, place.count) for place in event.places)
     moved = (
         say("with {moves} moved to other nodes", moves=counted(len(event.moves), "job"))
         if event.moves
         else say("with its victims evicted")
     )
-    return say("{moved}, it fits on {where}", moved=moved, where=where)
+    return say("; {moved}, it fits on {where}", moved=moved, where=where)
 
 
 def room_made(event: d.EvictionOrdered, around: Happening) -> str:

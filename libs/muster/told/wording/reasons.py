@@ -282,7 +282,6 @@ STALE: dict[PlanObjection, str] = {
     "beyond_share": "it is beyond the fair share of its queue",
     "unbalanced": "its queue would be further above its share than the queue of a victim",
     "too_many_victims": "it needs fewer victims",
-    "no_nodes": "the evictions that were tried would not free the nodes it needs",
 }
 """Why a proposed preemption is not carried out, with the job that holds the wanted quota."""
 

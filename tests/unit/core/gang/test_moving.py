@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kit import facts
+from kit import facts, nodes
 from kit.clearings import Play, halves
 from kit.packed import Packed, Shape
 from muster.core.gang.jobplaces import relocated
 from muster.events.base import Event
-from muster.events.claims import PlanTried
-from muster.events.decisions import QuotaReleased
+from muster.events.decisions import GangAdmitted, PreemptionProposed, QuotaReleased
 from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.places import Move, Placement
@@ -203,16 +202,16 @@ def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> No
     bench = play.bench
     play.arrives("big", "a", 2)
     found = list[Event]()
-    while not any(isinstance(each, PlanTried) for each in found):
+    while not any(isinstance(each, PreemptionProposed) for each in found):
         if found:
-            bench.append("gang_admitter", "decision", found)
-        others_decide(play, "gang_admitter")
-        found = bench.seats["gang_admitter"].decisions()
+            bench.append("preemptor", "decision", found)
+        others_decide(play, "preemptor")
+        found = bench.seats["preemptor"].decisions()
     at = len(bench.log)
     play.arrives("late", "a", 1)
     for name in ("queue_sorter", "quota_accountant"):
         bench.append(name, "decision", bench.seats[name].decisions())
-    bench.late("gang_admitter", found, at)
+    bench.late("preemptor", found, at)
     bench.append("gang_admitter", "decision", bench.seats["gang_admitter"].decisions())
     play.settle()
     assert play.ordered() == ["y"]
@@ -222,6 +221,28 @@ def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> No
     assert play.runs()["big"] == y
     assert "late" not in play.runs()
     play.bench.sound()
+
+
+def test_no_plan_counts_on_the_room_of_a_job_that_has_its_quota_already() -> None:
+    """Its admission and the plan are decided at the same time."""
+    play = halves(moves=16, a=8)
+    bench, (y_on,) = play.bench, play.runs()["y"]
+    bench.facts(nodes.node("n2", cpu=1))
+    bench.paused = frozenset({"preemptor"})
+    play.arrives("big", "a", 2)
+    bench.settle()
+    bench.paused = frozenset({"preemptor", "gang_admitter"})
+    play.arrives("late", "a", 1)
+    bench.settle()
+    at, admits, plans = len(bench.log), bench.seats["gang_admitter"].decisions(), bench.seats["preemptor"].decisions()
+    bench.late("gang_admitter", admits, at)
+    bench.late("preemptor", plans, at)
+    bench.paused = frozenset()
+    play.settle()
+    [taken], [order] = bench.happened(GangAdmitted)[-1].placements, play.orders()
+    assert [(each.before, each.after) for each in order.moves] == [((y_on,), ("n2",))]
+    assert taken.node not in ("n2", y_on)
+    bench.sound()
 
 
 def test_a_job_that_would_start_again_where_it_is_is_not_moved() -> None:

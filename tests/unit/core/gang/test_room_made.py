@@ -15,7 +15,7 @@ from muster.core.gang import plantrials
 from muster.core.gang.admitterstate import KEPT_MS
 from muster.core.quota.claims import LEAVES_WITHIN_MS
 from muster.events.base import Cause
-from muster.events.claims import PlanStale, PlanTried
+from muster.events.claims import PlanStale
 from muster.events.decisions import EvictionOrdered, PreemptionProposed, QuotaReleased, QuotaReserved
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadGone
@@ -46,8 +46,6 @@ def answer(play: Play, claimant: str, kind: OrderKind, *named: str, attempt: int
         basis=job.basis,
     )
     play.bench.append("preemptor", "decision", [asked])
-    found = PlanTried(**said, fits=True)
-    play.bench.append("gang_admitter", "decision", [found])
     stale, before = len(play.bench.happened(PlanStale)), len(play.orders())
     play.bench.step("quota_accountant")
     if len(play.orders()) > before:
@@ -298,10 +296,10 @@ def test_what_would_not_do_is_tried_again_only_when_what_runs_has_changed() -> N
     play = halves()
     play.job("big", "a", 2, "build", count=3)
     assert not play.ordered()
-    tries = len(play.bench.happened(PlanTried))
+    tries = len(play.bench.happened(PreemptionProposed))
     play.bench.pass_time(3_600_000)
-    assert len(play.bench.happened(PlanTried)) == tries
-    assert all(each.reason in ("no_nodes", "not_enough") for each in play.bench.happened(PlanStale))
+    assert len(play.bench.happened(PreemptionProposed)) == tries
+    assert not play.bench.happened(PlanStale)
     play.bench.sound()
 
 
