@@ -356,7 +356,7 @@ async def runs_through(installed: Installation, number: int) -> None:
     names = [await cluster.submit(document_job(runtime="1s", ttl_s=0)) for _ in range(number)]
     ends = []
     while len(ends) < number:
-        running = [name for name in names if name not in ends and await cluster.running(name)]
+        running = [name for name in names if name not in ends and await cluster.began(name)]
         for name in running:
             await installed.end(name)
             ends.append(name)
@@ -378,7 +378,7 @@ async def comes_and_goes(installed: Installation, done: asyncio.Event) -> list[s
         while len(waiting) < 2 and not done.is_set():
             waiting.append(await cluster.submit(document_job(runtime="0s", ttl_s=0)))
             names.append(waiting[-1])
-        for name in [name for name in waiting if await cluster.running(name)]:
+        for name in [name for name in waiting if await cluster.began(name)]:
             await installed.end(name)
             waiting.remove(name)
         await asyncio.sleep(0.1)

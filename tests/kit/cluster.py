@@ -388,6 +388,10 @@ class Cluster:
     async def running(self, name: str, namespace: str = "video") -> bool:
         return await self.state(name, namespace) == "Running"
 
+    async def began(self, name: str, namespace: str = "video") -> bool:
+        """Whether a RayJob runs, or has run: on a busy machine a short job may be over between two looks."""
+        return await self.state(name, namespace) in ("Running", "Complete")
+
     async def complete(self, *names: str, namespace: str = "video", timeout_s: float = 60.0) -> None:
         """Return once all of these RayJobs are Complete."""
 
