@@ -316,8 +316,9 @@ def _preemption(event: d.PreemptionProposed) -> str:
         return nodewords.room_proposed(event)
     if not event.victims and not event.partial:
         return say(
-            "{request} is proposed to be held for it: too much later work has passed it",
+            "{request} is proposed to be held for it: {why}",
             request=_request(event.queue, event.request),
+            why=explain.held_by(event.kind),
         )
     proposed = say("proposed {leaving}", leaving=nodewords.leaving(event)) + nodewords.fits_on(event)
     return (

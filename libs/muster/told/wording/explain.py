@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import RUN_TIME, rfc3339
 from muster.events.claims import ClaimOpened
+from muster.events.reasons import ClaimKind
 from muster.model.demand import Shortfall
 from muster.model.language import listed, say, say_many, upper
 from muster.model.problem import FieldProblem
@@ -527,14 +528,19 @@ def not_beside(declared: int, promised: int) -> str:
     return say(". {more}", more=more)
 
 
+def held_by(kind: ClaimKind) -> str:
+    """Why quota is held for a job by a claim without victims."""
+    if kind == "priority":
+        return say("it is free, and was held for the age of a job of lower priority")
+    if kind != "age":
+        return say("its queue is owed it, and jobs that are being suspended for others free enough for it, too")
+    return say("too much later work has passed it")
+
+
 def opened(event: ClaimOpened) -> str:
     """Why a claim without victims is opened, and the time of the start where run times are declared."""
-    if event.kind == "priority":
-        return say("it is free, and was held for the age of a job of lower priority")
-    if event.kind != "age":
-        return say("its queue is owed it, and jobs that are being suspended for others free enough for it, too")
-    if not event.promised:
-        return say("too much later work has passed it")
+    if event.kind != "age" or not event.promised:
+        return held_by(event.kind)
     by = say(
         "by the declared run times it starts by {promised}, and jobs that end before may pass",
         promised=rfc3339(event.promised),
