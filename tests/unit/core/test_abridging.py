@@ -73,7 +73,7 @@ def of_jobs() -> st.SearchStrategy[Event]:
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(st.lists(of_jobs(), max_size=4), max_size=8), st.sets(st.integers(0, 7)), st.integers(0, 9))
+@given(st.lists(st.lists(of_jobs(), max_size=3), max_size=6), st.sets(st.integers(0, 7)), st.integers(0, 9))
 def test_what_is_heard_is_what_was_said(said: list[list[Event]], taken_over: set[int], begins: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(abridging, "KEPT", 3)
