@@ -123,7 +123,7 @@ def outranking(state: PreemptorState) -> list[Claimant]:
             return False
         mine = _basis(state, job, given)
         if mine.refusal(queue, shape.demand) is None:
-            return job.growth is None and passes_age(ledger, job)
+            return job.growth is None and _passes_age(ledger, job)
         return _could_make_room(state, queue, job.priority, shape.demand, mine)
 
     def may_preempt(queue: str) -> bool:
@@ -132,12 +132,11 @@ def outranking(state: PreemptorState) -> list[Claimant]:
     return [*_entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)]
 
 
-def passes_age(ledger: Ledger, job: Job) -> bool:
+def _passes_age(ledger: Ledger, job: Job) -> bool:
     """Whether quota is free for a job that outranks running work of its queue, but for claims for age of this queue:
     they are for jobs of lower priority.
     """
-    path = {*chain_of(job.queue)}
-    aged = [claim for claim in ledger.claims.for_age() if not path.isdisjoint(claim.paths())]
+    aged = [*ledger.claims.aged_at(chain_of(job.queue))]
     return bool(aged) and all(claim.queue == job.queue for claim in aged)
 
 

@@ -352,7 +352,9 @@ def _proposal(
     withheld: Withheld = "",
     priority: int | None = None,
 ) -> PreemptionProposed:
-    """Victims that would start again on the same nodes are left out; where pods are placed, with all new places."""
+    """A proposal, where pods are placed with the places of the claimant and of the victims that move. Victims that
+    would start again on the same nodes are left out.
+    """
     site, gone = site_now(state, job) if victims and not withheld else None, [victim.ref.uid for victim in victims]
     moving = [victim.ref.uid for victim in victims if victim.moves]
     places, moves = site.places(gone, moving) if site is not None else ((), ())

@@ -347,7 +347,7 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         if state.ledger.shortfall(proposed.queue, demand, now=state.now) is None:
             return "fits", ""
         mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.short.path))
-        other = claims.aged_at(mine, proposed.ref.uid)
+        other = next((claim for claim in claims.aged_at(mine) if claim.uid != proposed.ref.uid), None)
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if proposed.partial:
         return _partial_objection(state, proposed), ""

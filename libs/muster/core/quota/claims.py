@@ -425,11 +425,10 @@ class Claims(Struct):
         named = [*islice(dict.fromkeys(claim.ref.key for claim in self.holding_at(path, resource)), MAX_NAMED)]
         return next(iter(named), ""), tuple(named[1:])
 
-    def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
-        """An age claim held at one of these nodes; ``but``: the claimant, by uid, whose claim is left out."""
+    def aged_at(self, paths: Iterable[str]) -> Iterator[Claim]:
+        """The age claims held at one of these nodes, in the order of opening."""
         mine = set(paths)
-        aged = (claim for claim in self.for_age() if claim.uid != but)
-        return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
+        return (claim for claim in self.for_age() if not mine.isdisjoint(claim.paths()))
 
     def _hold(self, claim: Claim, times: int) -> None:
         _spread(self.total, claim, times)
