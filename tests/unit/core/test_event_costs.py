@@ -264,7 +264,7 @@ def test_starts_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = Passing()
     jobs = [job for job in queues.jobs.values() if job.status == "waiting"]
     for job in jobs:
-        passing.comes(job.ref.uid, 0)
+        passing.comes(job.ref.uid, job.queue, 0)
     for job in reversed(jobs):
         passing.started(job, queues, 0)
     assert len(jobs) == 200

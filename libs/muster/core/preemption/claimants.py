@@ -229,23 +229,22 @@ def _in_time(state: PreemptorState, job: Job, top: Shortfall, expected: dict[Sho
 
 def _aged_jobs(state: PreemptorState) -> Iterator[Job]:
     """The waiting jobs that have aged, in the order of coming; one at a time below each node with a claim for age."""
-    ledger = state.queues.ledger
-    held = {claim.top: claim.uid for claim in ledger.claims.for_age()}
-    for uid in state.passing.in_order():
-        job = state.queues.jobs.get(uid)
-        if job is None or job.status != "waiting" or not ledger.rules_of(job.queue).ages:
+    ledger, passing = state.queues.ledger, state.passing
+    held, uids = {claim.top: claim.uid for claim in ledger.claims.for_age()}, list[str]()
+    for queue, aged in passing.aged.items():
+        if not ledger.rules_of(queue).ages or rests_until(ledger, queue) > state.now:
             continue
-        if (
-            all(held.get(path, uid) == uid for path in chain_of(job.queue))
-            and rests_until(ledger, job.queue) <= state.now
-        ):
+        holders = {held[path] for path in chain_of(queue) if path in held}
+        uids += aged if not holders else [uid for uid in aged if holders == {uid}]
+    for uid in passing.in_order(uids):
+        job = state.queues.jobs.get(uid)
+        if job is not None and job.status == "waiting":
             yield job
 
 
 def rests_end(state: PreemptorState) -> list[int]:
     """Log times (ms) at which quota may be held for aged jobs again."""
-    jobs = (state.queues.jobs.get(uid) for uid in state.passing.aged)
-    ends = (rests_until(state.queues.ledger, job.queue) for job in jobs if job is not None)
+    ends = (rests_until(state.queues.ledger, queue) for queue in state.passing.aged)
     return [at for at in ends if at > state.now]
 
 

@@ -13,7 +13,7 @@ below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -32,6 +32,7 @@ class Arrival(Struct):
 
     number: int
     """The place in the order of coming; a job stopped in its run counts as a new one."""
+    queue: str = ""
     since: int = 0
     """Log time (ms) of the first queueing under this number."""
     passed: dict[str, Vector] = field(default_factory=dict)
@@ -49,16 +50,22 @@ class Passing(Struct):
     """uid -> a job that waits, or runs"""
     starts: dict[str, Starts] = field(default_factory=dict)
     """node with a limit -> its starts"""
-    aged: dict[str, None] = field(default_factory=dict)
-    """uids of waiting jobs that have aged at some node, as of the last looks"""
+    aged: dict[str, dict[str, None]] = field(default_factory=dict)
+    """queue -> uids of the waiting jobs that have aged at some node, as of the last looks"""
     running: dict[str, int] = field(default_factory=dict)
     """uid of an admitted job -> log time (ms) of the admission, in order"""
 
-    def comes(self, uid: str, now: int) -> None:
-        """A job is queued; where it has not run since it was queued first, it keeps its number."""
-        if uid not in self.arrivals:
+    def comes(self, uid: str, queue: str, now: int) -> None:
+        """A job is queued; where it has not run since it was queued first, it keeps its number and its age."""
+        arrival = self.arrivals.get(uid)
+        if arrival is None:
             self.came += 1
-            self.arrivals[uid] = Arrival(self.came, now)
+            self.arrivals[uid] = Arrival(self.came, queue, now)
+        elif arrival.queue != queue:
+            aged = self._rejuvenates(uid)
+            arrival.queue = queue
+            if aged:
+                self._ages(uid)
 
     def started(self, job: Job, queues: Queues, now: int) -> None:
         arrival = self.arrivals.get(job.ref.uid)
@@ -67,7 +74,7 @@ class Passing(Struct):
         self.running.pop(job.ref.uid, None)  # Of an admission without a run.
         self.running[job.ref.uid] = now
         arrival.passed.clear()
-        self.aged.pop(job.ref.uid, None)
+        self._rejuvenates(job.ref.uid)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
             self.starts.clear()
             return
@@ -81,8 +88,8 @@ class Passing(Struct):
 
     def left(self, uid: str) -> None:
         """The job was stopped in its run, or is gone."""
+        self._rejuvenates(uid)
         self.arrivals.pop(uid, None)
-        self.aged.pop(uid, None)
         self.running.pop(uid, None)
 
     def idles_ms(self, uid: str, now: int) -> int:
@@ -103,9 +110,23 @@ class Passing(Struct):
                 free, at = free + counted(charge.demand).get(top.resource, 0), began
         return idle if free >= top.asked else None
 
-    def in_order(self) -> list[str]:
-        """The aged jobs that still wait; the first to come is first."""
-        return sorted(self.aged, key=lambda uid: self.arrivals[uid].number)
+    def in_order(self, uids: Iterable[str]) -> list[str]:
+        """Jobs in the order of coming."""
+        return sorted(uids, key=lambda uid: self.arrivals[uid].number)
+
+    def _ages(self, uid: str) -> None:
+        self.aged.setdefault(self.arrivals[uid].queue, {})[uid] = None
+
+    def _rejuvenates(self, uid: str) -> bool:
+        """Whether the job was aged."""
+        queue = self.arrivals[uid].queue if uid in self.arrivals else ""
+        aged = self.aged.get(queue, {})
+        if uid not in aged:
+            return False
+        del aged[uid]
+        if not aged:
+            del self.aged[queue]
+        return True
 
     def _look(self, path: str, queues: Queues) -> None:
         """Add the starts at a node to the amounts that have passed the jobs waiting below."""
@@ -118,7 +139,7 @@ class Passing(Struct):
             if amounts:
                 add_into(arrival.passed.setdefault(path, {}), amounts)
             if any(arrival.is_aged_at(path, name, asked) for name, asked in counted(job.demand).items()):
-                self.aged[job.ref.uid] = None
+                self._ages(job.ref.uid)
 
 
 def _waiting_below(path: str, queues: Queues) -> Iterator[Job]:

@@ -249,7 +249,7 @@ def queued(state: PreemptorState, at: Position, event: WorkloadQueued) -> None:
     """A new attempt asks for other amounts, or elsewhere: gates of the last attempt are void."""
     state.gates.pop(event.ref.uid, None)
     if event.ref.uid in state.queues.workloads:
-        state.passing.comes(event.ref.uid, at.at)
+        state.passing.comes(event.ref.uid, event.queue, at.at)
 
 
 def changed(state: PreemptorState, uid: str) -> None:
