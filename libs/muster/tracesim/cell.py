@@ -189,7 +189,9 @@ class Cell(VirtualTime):
         return events
 
     def _change_nodes(self) -> list[Event]:
-        """The present effect of a fault: nodes go or return, and jobs on lost nodes start again when they can."""
+        """The present effect of a fault: nodes go or return. Jobs on lost nodes start again when they can; those that
+        were stopping have stopped.
+        """
         change = self.machines.change(self.now)
         if change is None:
             return []
@@ -197,11 +199,13 @@ class Cell(VirtualTime):
         events += [self.facts.node(name) for name in change.back]
         for uid in change.stopped:
             live = self.live[uid]
-            run = self.machines.forget(uid)
-            self._save(live, run)
-            live.workload = self.facts.lost(live.workload)
+            self._save(live, self.machines.forget(uid))
+            if self._stopping.pop(uid, None) is not None:
+                live.workload = self.facts.rests(live.workload)
+            else:
+                live.workload = self.facts.lost(live.workload)
+                self._pending.append(uid)
             events.append(WorkloadObserved(workload=live.workload))
-            self._pending.append(uid)
         return events
 
     # --- time -------------------------------------------------------------------------------------------------

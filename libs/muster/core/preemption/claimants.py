@@ -119,7 +119,7 @@ def outranking(state: PreemptorState) -> list[Claimant]:
         queue = shape.queue
         if job.priority <= state.runs[queue][0].priority or state.now < state.claims_from(job):
             return False
-        if not state.may_be_next(job) or not state.is_refused(shape):
+        if not state.may_be_next(job) or not state.is_refused(shape) or _is_behind_owed(state, queue, shape.demand):
             return False
         mine = _basis(state, job, given)
         if mine.refusal(queue, shape.demand) is None:
@@ -130,6 +130,15 @@ def outranking(state: PreemptorState) -> list[Claimant]:
         return queue in state.runs and queue in nodes and nodes[queue].preempts
 
     return [*_entitled(state, filter(may_preempt, state.outranked), may_preempt, entitled, PreemptorState.parked)]
+
+
+def _is_behind_owed(state: PreemptorState, queue: str, demand: Demand) -> bool:
+    """Whether the accountant has not yet answered a job of another queue that uses less than its guarantee: a plan for
+    a borrower would hold the room against this job.
+    """
+    ledger, asked = state.queues.ledger, state.queues.proposed.extra
+    others = (path for path in asked if path != queue and path in ledger.nodes and not ledger.nodes[path].children)
+    return not ledger.owed_at(queue, demand) and any(map(state.below_guarantee, others))
 
 
 def _passes_age(ledger: Ledger, job: Job) -> bool:

@@ -126,8 +126,9 @@ def _in_turn(
             continue
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
-        scratch.add(job.queue, job.demand)
-        rooms.admits(job.ref.uid, job.queue, job.demand)
+        if rooms.fits(job.ref.uid, job.queue, job.demand, scratch):
+            scratch.add(job.queue, job.demand)
+            rooms.admits(job.ref.uid, job.queue, job.demand)
         chosen.append(_candidate(state, job))
     return chosen
 
