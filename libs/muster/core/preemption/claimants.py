@@ -138,7 +138,9 @@ def _is_behind_owed(state: PreemptorState, queue: str, demand: Demand) -> bool:
     """
     ledger, asked = state.queues.ledger, state.queues.proposed.extra
     others = (path for path in asked if path != queue and path in ledger.nodes and not ledger.nodes[path].children)
-    return not ledger.owed_at(queue, demand) and any(map(state.below_guarantee, others))
+    if ledger.by_shares(queue) or ledger.owed_at(queue, demand):
+        return False
+    return any(map(state.below_guarantee, others))
 
 
 def _passes_age(ledger: Ledger, job: Job) -> bool:

@@ -362,9 +362,10 @@ class Rooms:
             for path in claim.paths() if not claim.promised_now(self._now) else ():
                 add_into(self._aged.setdefault(path, {}), claim.held_at(path))
 
-    def fits(self, uid: str, queue: str, demand: Demand, scratch: Scratch) -> bool:
-        """Whether a job fits beside the open proposals and the chosen jobs: an untried job may not."""
-        return self.ledger.shortfall(queue, demand, self._proposed, scratch, now=self._now, uid=uid) is None
+    def never_fits(self, queue: str, demand: Demand) -> bool:
+        """Whether a job is tried for its refusal alone, and takes no room."""
+        short = self.ledger.shortfall(queue, demand, now=self._now)
+        return short is not None and short.hopeless
 
     def admits(self, uid: str, queue: str, demand: Demand) -> None:
         """Count a job about to be admitted once: the claim that the job is served by ends here, and nowhere else."""

@@ -126,7 +126,7 @@ def _in_turn(
             continue
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
-        if rooms.fits(job.ref.uid, job.queue, job.demand, scratch):
+        if not rooms.never_fits(job.queue, job.demand):
             scratch.add(job.queue, job.demand)
             rooms.admits(job.ref.uid, job.queue, job.demand)
         chosen.append(_candidate(state, job))
