@@ -137,9 +137,9 @@ def _is_behind_owed(state: PreemptorState, queue: str, demand: Demand) -> bool:
     a borrower would hold the room against this job.
     """
     ledger, asked = state.queues.ledger, state.queues.proposed.extra
-    others = (path for path in asked if path != queue and path in ledger.nodes and not ledger.nodes[path].children)
-    if ledger.by_shares(queue) or ledger.owed_at(queue, demand):
+    if not asked or ledger.by_shares(queue) or ledger.owed_at(queue, demand):
         return False
+    others = (path for path in asked if path != queue and path in ledger.nodes and not ledger.nodes[path].children)
     return any(map(state.below_guarantee, others))
 
 

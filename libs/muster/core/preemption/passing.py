@@ -32,7 +32,7 @@ class Arrival(Struct):
 
     number: int
     """The place in the order of coming; a job stopped in its run counts as a new one."""
-    queue: str = ""
+    queue: str
     since: int = 0
     """Log time (ms) of the first queueing under this number."""
     passed: dict[str, Vector] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Passing(Struct):
             self.came += 1
             self.arrivals[uid] = Arrival(self.came, queue, now)
         elif arrival.queue != queue:
-            aged = self._rejuvenates(uid)
+            was_aged = self._ages_no_more(uid)
             arrival.queue = queue
-            if aged:
+            if was_aged:
                 self._ages(uid)
 
     def started(self, job: Job, queues: Queues, now: int) -> None:
@@ -74,7 +74,7 @@ class Passing(Struct):
         self.running.pop(job.ref.uid, None)  # Of an admission without a run.
         self.running[job.ref.uid] = now
         arrival.passed.clear()
-        self._rejuvenates(job.ref.uid)
+        self._ages_no_more(job.ref.uid)
         if not queues.book.waiting:  # None of the starts so far has passed a job that comes from here on.
             self.starts.clear()
             return
@@ -88,7 +88,7 @@ class Passing(Struct):
 
     def left(self, uid: str) -> None:
         """The job was stopped in its run, or is gone."""
-        self._rejuvenates(uid)
+        self._ages_no_more(uid)
         self.arrivals.pop(uid, None)
         self.running.pop(uid, None)
 
@@ -117,15 +117,15 @@ class Passing(Struct):
     def _ages(self, uid: str) -> None:
         self.aged.setdefault(self.arrivals[uid].queue, {})[uid] = None
 
-    def _rejuvenates(self, uid: str) -> bool:
-        """Whether the job was aged."""
-        queue = self.arrivals[uid].queue if uid in self.arrivals else ""
-        aged = self.aged.get(queue, {})
-        if uid not in aged:
+    def _ages_no_more(self, uid: str) -> bool:
+        """Take the job from the aged jobs; whether the job was one of them."""
+        arrival = self.arrivals.get(uid)
+        aged = self.aged.get(arrival.queue, {}) if arrival is not None else {}
+        if arrival is None or uid not in aged:
             return False
         del aged[uid]
         if not aged:
-            del self.aged[queue]
+            del self.aged[arrival.queue]
         return True
 
     def _look(self, path: str, queues: Queues) -> None:
